@@ -22,7 +22,7 @@ SEED =
 CHAOS = -m tools.chaos run $(if $(SEED),--seed=$(SEED)) $(ARGS)
 
 .PHONY: help train test test-legacy test-slow test-slow-legacy examples examples-legacy bench \
-  bench-quick matrix matrix-quick chaos soak lint docs wheel clean train-flags
+  bench-quick matrix matrix-quick pairs pairs-legacy chaos soak lint docs wheel clean train-flags
 
 help:
 	@echo "make train        train on the handwritten digits with 2 ps and 2 workers"
@@ -34,11 +34,13 @@ help:
 	@echo "make examples-legacy  and on TensorFlow 1.15"
 	@echo "make matrix       make every task fail in every way, at each moment (ARGS='-k ps-training')"
 	@echo "make matrix-quick  the same with short waits"
+	@echo "make pairs        two faults in a job, COUNT=300 pairs drawn by SEED=1"
+	@echo "make pairs-legacy  and on TensorFlow 1.15"
 	@echo "make bench        compare with every peer: hours, and a quiet machine (ARGS=latency_S for one)"
 	@echo "make bench-quick  see that every kind of benchmark runs"
 	@echo "make chaos        disturb a job at random for SECONDS=60, and check its history (SEED=7)"
 	@echo "make soak         the same for 20 minutes, with every fault in every role and phase"
-	@echo "make lint         check style, and that everything is Python 3.7"
+	@echo "make lint         check style and types, and that everything is Python 3.7"
 	@echo "make docs         make the documents and the API reference as a site in $(SITE)/"
 	@echo "make wheel        build the wheel into $(DIST)/"
 	@echo "make clean        remove the environments, builds and caches"
@@ -70,10 +72,22 @@ examples-legacy: $(LEGACY_VENV)/installed
 matrix: $(VENV)/installed
 	mkdir -p $(MATRIX)
 	TF1PS_MATRIX_WHOLE=1 TF1PS_MATRIX_PACE=$(or $(PACE),full) TF1PS_MATRIX_ROWS=$(abspath $(MATRIX))/rows.jsonl \
-	  $(VENV)/bin/python $(PYTEST) -n $(JOB_PROCESSES) tests/survival/matrix_test.py $(ARGS)
+	  $(VENV)/bin/python $(PYTEST) -n $(JOB_PROCESSES) tests/survival/matrix_test.py tests/survival/worlds_test.py $(ARGS)
 
 matrix-quick:
 	$(MAKE) matrix PACE=quick
+
+# Pairs of faults, in the same places.
+PAIRS = TF1PS_PAIRS_SEED=$(or $(SEED),1) TF1PS_PAIRS_COUNT=$(or $(COUNT),300) \
+  TF1PS_MATRIX_PACE=$(or $(PACE),quick) TF1PS_MATRIX_ROWS=$(abspath $(MATRIX))/pairs.jsonl
+
+pairs: $(VENV)/installed
+	mkdir -p $(MATRIX)
+	$(PAIRS) $(VENV)/bin/python $(PYTEST) -n $(JOB_PROCESSES) tests/survival/pairs_test.py $(ARGS)
+
+pairs-legacy: $(LEGACY_VENV)/installed
+	mkdir -p $(MATRIX)
+	$(PAIRS) $(LEGACY_VENV)/bin/python $(PYTEST) -n $(JOB_PROCESSES) tests/survival/pairs_test.py $(ARGS)
 
 # The classic script on TensorFlow 1.15 runs in the environment that `make test-legacy` makes.
 bench: $(VENV)/installed
@@ -94,6 +108,7 @@ soak: $(VENV)/installed
 # A Python 3.7, where there is one, has the last word on what is Python 3.7.
 lint: $(VENV)/installed
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
 	@if python=$$(.ci/find_python LEGACY_PYTHON 3.7); then set -x; \
 	  "$$python" -m compileall -q setup.py $(wildcard benchmarks bin examples tests tf1ps tools); fi
 
@@ -110,7 +125,8 @@ wheel: $(VENV)/installed
 	rm -rf build
 
 clean:
-	rm -rf $(VENV) $(LEGACY_VENV) $(DIST) $(BENCH) $(MATRIX) $(SITE) docs/api build *.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LEGACY_VENV) $(DIST) $(BENCH) $(MATRIX) $(SITE) docs/api build *.egg-info .pytest_cache .ruff_cache \
+	  .mypy_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 train-flags:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from benchmarks import interleaving, links, losses, rows
-from benchmarks.systems import System
+from benchmarks.systems import RUN, System
 
 CLASSIC = System("classic", "classic", ("--variables=ref",))
 PEERS = (
@@ -42,13 +42,13 @@ def _lines(*own: System, peers=PEERS + STRATEGY) -> List[System]:
   return [*peers, *own]
 
 
-OFF = tf1ps("nothing packed", "--pack_bytes=0")
+OFF = tf1ps("nothing packed", env=("TF1PS_PACK_BYTES=0",))
 DEFAULTS = tf1ps("")
 BFLOAT16 = tf1ps("16 bits", "--wire_dtype=bfloat16")
-PREFETCH = tf1ps("16 bits, prefetch", "--wire_dtype=bfloat16", "--prefetch")
-IN_FLIGHT = tf1ps("16 bits, 2 in flight", "--wire_dtype=bfloat16", "--steps_in_flight=2")
+PREFETCH = tf1ps("16 bits, prefetch", "--wire_dtype=bfloat16", "--overlap=prefetch")
+IN_FLIGHT = tf1ps("16 bits, 2 in flight", "--wire_dtype=bfloat16", "--overlap=2")
 # For tasks that share a small machine: no thread more than there are processors for.
-_ONE = ("--inter_op_parallelism_threads=1", "--intra_op_parallelism_threads=1")
+_ONE = ("--threads=1",)
 FEW_THREADS = tf1ps("1 thread", *_ONE)
 
 # What a run of several steps can gain at all: by hand, without what makes it safe.
@@ -59,26 +59,27 @@ _S = _lines(
   System("classic, 1 thread", "classic", ("--variables=ref", "--threads=1")), UNROLLED, DEFAULTS,
   tf1ps("4 steps per run", "--steps_per_execution=4"),
   tf1ps("8 steps per run", "--steps_per_execution=8"),
-  tf1ps("2 in flight", "--steps_in_flight=2"),
-  tf1ps("8 steps per run, 2 in flight", "--steps_per_execution=8", "--steps_in_flight=2"),
+  tf1ps("2 in flight", "--overlap=2"),
+  tf1ps("8 steps per run, 2 in flight", "--steps_per_execution=8", "--overlap=2"),
   FEW_THREADS,
   tf1ps("8 steps per run, 1 thread", "--steps_per_execution=8", *_ONE),
-  tf1ps("8 steps per run, 2 in flight, 1 thread", "--steps_per_execution=8", "--steps_in_flight=2",
+  tf1ps("8 steps per run, 2 in flight, 1 thread", "--steps_per_execution=8", "--overlap=2",
         *_ONE))
 _M = _lines(
-  DEFAULTS, BFLOAT16, tf1ps("float16", "--wire_dtype=float16"), tf1ps("prefetch", "--prefetch"),
-  PREFETCH, IN_FLIGHT, tf1ps("16 bits, 2 in flight, 1 thread", *IN_FLIGHT.options, *_ONE))
+  DEFAULTS, BFLOAT16, tf1ps("float16", "--wire_dtype=float16"),
+  tf1ps("prefetch", "--overlap=prefetch"), PREFETCH, IN_FLIGHT,
+  tf1ps("16 bits, 2 in flight, 1 thread", *IN_FLIGHT.options, *_ONE))
 _L = _lines(
   OFF, DEFAULTS, tf1ps("4 batches per step", "--gradient_accumulation_steps=4",
                        minibatches_per_step=4),
   tf1ps("4 steps per run", "--steps_per_execution=4"),
-  tf1ps("2 in flight", "--steps_in_flight=2"),
-  tf1ps("4 steps per run, 2 in flight, 16 bits", "--steps_per_execution=4", "--steps_in_flight=2",
+  tf1ps("2 in flight", "--overlap=2"),
+  tf1ps("4 steps per run, 2 in flight, 16 bits", "--steps_per_execution=4", "--overlap=2",
         "--wire_dtype=bfloat16"), FEW_THREADS,
   tf1ps("4 steps per run, 1 thread", "--steps_per_execution=4", *_ONE))
 _V = [CLASSIC, PEERS[2], DEFAULTS, tf1ps("4 steps per run", "--steps_per_execution=4")]
 # 20 variables of 4 KB to 1 MB each: where the copies cost more than the messages.
-_SIZES = [OFF, tf1ps("all packed", "--pack_bytes=2000000")]
+_SIZES = [OFF, tf1ps("all packed", env=("TF1PS_PACK_BYTES=2000000",))]
 _E = _lines(DEFAULTS, tf1ps("bags", "--bench_look_up=bags"),
             tf1ps("each id once", "--bench_look_up=unique"))
 _E_ADAM = [
@@ -119,13 +120,50 @@ _HOOKS = [
   System("tf1ps's graph in a bare session", "bare"),
   DEFAULTS, tf1ps("checkpoints too", "--checkpoint_dir={folder}/checkpoints")]
 
+# Programs that know nothing of tf1ps, on TensorFlow alone and by tf1ps-run.
+_STOCK = [
+  System(name, "classic", ("--variables=ref", "--session=" + session))
+  for name, session in (("MonitoredTrainingSession", "monitored"), ("Supervisor", "supervisor"),
+                        ("plain session", "plain"))]
+_STOCK_SYNC = _SYNC[0]._replace(options=("--variables=ref",))
+
+
+# TensorFlow 2 has no estimators of its own: without tf1ps-run it is a line of 1.15 alone.
+_ESTIMATOR = System("estimator", "estimator", ("--variables=ref",))
+
+
+def _unchanged(*stock: System) -> List[System]:
+  return [line for one in stock
+          for line in (one, one._replace(name=one.name + ", tf1ps-run", runner=RUN))]
+
+
+# What gRPC and TensorFlow's transport can be told by the environment of a task.
+_KNOBS = {
+  "tcp_frame_size_tuning, tcp_rcv_lowat":
+    ("GRPC_EXPERIMENTS=tcp_frame_size_tuning,tcp_rcv_lowat",),
+  "large frames, no bdp_probe":
+    ("TF_GRPC_DEFAULT_OPTIONS=grpc.http2.max_frame_size=16777215,grpc.http2.bdp_probe=0",),
+  "tcp_read_chunk_size of 1 MB":
+    ("TF_GRPC_DEFAULT_OPTIONS=grpc.experimental.tcp_read_chunk_size=1048576",),
+  "no event engine":
+    ("GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener,-event_engine_dns,"
+     "-event_engine_callback_cq",),
+  "CPU_ALLOCATOR_USE_BFC": ("TF_CPU_ALLOCATOR_USE_BFC=1",),
+  "8 queues, 2 threads": ("TF_GRPC_WORKER_CACHE_QUEUES=8", "TF_GRPC_WORKER_CACHE_THREADS=2")}
+_UNCHANGED = _STOCK[0]._replace(name="tf1ps-run", runner=RUN)
+_GRPC = [_UNCHANGED, *(_UNCHANGED._replace(name="tf1ps-run, " + name, env=variables)
+                       for name, variables in _KNOBS.items()),
+         _UNCHANGED._replace(
+           name="tf1ps-run, 4 connections", options=(*_UNCHANGED.options, "--channels=4"),
+           env=("TF_GRPC_DEFAULT_OPTIONS=grpc.use_local_subchannel_pool=1",)),
+         _UNCHANGED._replace(name="tf1ps-run, once more")]  # what no change at all shows
+
 # One client schedules the steps of two workers.
 _COORDINATORS = [line._replace(workers=2) for line in (
   *STRATEGY, System("tf1ps' ClusterCoordinator", "coordinator"),
-  System("tf1ps' ClusterCoordinator, 8 steps per run", "coordinator",
-         ("--steps_per_execution=8",)),
-  System("tf1ps' ClusterCoordinator, 24 steps per run", "coordinator",
-         ("--steps_per_execution=24",)))]
+  *(System("tf1ps' ClusterCoordinator, %s per run" % said, "coordinator",
+           ("--steps_per_execution=%d" % steps,))
+    for steps, said in ((1, "a step"), (8, "8 steps"), (24, "24 steps"))))]
 
 # Encrypted links between the tasks, beside plain ones.
 _LINKS = [DEFAULTS, tf1ps("TLS", "--tls_dir={tls}")]
@@ -146,6 +184,17 @@ COMPARISONS: Dict[str, Sequence[Comparison]] = {
   "coordinator_S": [Comparison("S", _COORDINATORS, base=_COORDINATORS[0].name)],
   "tls": [Comparison(model, lines, base=lines[0].name) for model in ("S", "L", "M")
           for lines in (_LINKS, _LINKS_LEAST)],
+  "legacy": [
+    *(Comparison(model, _unchanged(*_STOCK, _ESTIMATOR), base=_STOCK[0].name)
+      for model in "SLM"),
+    Comparison("E", _unchanged(_STOCK[0], _ESTIMATOR), base=_STOCK[0].name),
+    Comparison("E", _unchanged(_STOCK[0]._replace(
+      name=_STOCK[0].name + ", Adam", options=(*_STOCK[0].options, "--optimizer=adam"))),
+               base=_STOCK[0].name + ", Adam"),
+    *(Comparison(model, [*_unchanged(_STOCK_SYNC), _SYNC[1]], base=_AS_IT_IS, loss_base=_STRICT)
+      for model in "LH")],
+  "grpc": [Comparison(model, _GRPC, gbit, base=_GRPC[0].name)
+           for model, gbit in (("S", 0), ("L", 0), ("M", 0), ("E", 0), ("M", 1), ("E", 1))],
   "hooks_S": [Comparison("S", _HOOKS, base=_HOOKS[0].name), Comparison("S", _STOCK_HOOKS)],
 }
 
@@ -181,8 +230,13 @@ def run(one: Comparison, pace: interleaving.Pace, minibatches: int, seeds: int,
   """
   lines = list(one.lines)
   base = next(line for line in lines if line.name == (one.base or CLASSIC.name))
-  if legacy_python and base is CLASSIC:
+  if legacy_python and any(line.runner for line in lines):
+    lines += [line._replace(name=line.name + ", TensorFlow 1.15", python=legacy_python)
+              for line in lines]
+  elif legacy_python and base is CLASSIC:
     lines.insert(1, CLASSIC._replace(name="classic, TensorFlow 1.15", python=legacy_python))
+  lines = [line for line in lines if line.peer != "estimator" or line.runner
+           or line.python == legacy_python]
   with links.link_of(one.gbit) as link:
     measured, lost = interleaving.compare(one.model, link, lines, pace)
   judge = one.loss_base or base.name

@@ -1,4 +1,4 @@
-"""Records per second of a CSV file, by queues, tf.data and feeding, against the classic pipeline.
+"""Records per second of a CSV file, by tf.data, against the classic pipeline of queues.
 
     python -m benchmarks.input_csv [--rounds=5] [--seconds=2] [--records=80000] [--batch_size=128]
 
@@ -8,14 +8,9 @@ rounds are interleaved, so that whatever else the machine does meets all alike. 
 kind: the median of its rounds in records per second, the smallest and the largest, the ratio of its
 median to that of the classic pipeline, and the processor time that a record takes in all threads,
 which tells more than the rate where other programs run.
-
-Then what loading while training gains: a model trains on batches whose loading takes time, loaded
-between two steps and fed, and loaded by the feeding thread: steps per second, and the loss after as
-many steps.
 """
 from __future__ import annotations
 
-import csv
 import os
 import statistics
 import sys
@@ -31,14 +26,7 @@ import tensorflow.compat.v1 as tf  # noqa: E402
 from absl import app, flags  # noqa: E402
 
 from benchmarks import rows as rows_lib  # noqa: E402
-from tf1ps.pipeline import (
-  Shard,
-  feed,
-  iterator_initializers,
-  preloaded_batches,
-  text_line_dataset,
-  text_line_reader,
-)
+from tf1ps.pipeline import Shard, iterator_initializers, text_line_dataset  # noqa: E402
 
 flags.DEFINE_integer("rounds", 5, "Rounds of each kind.")
 flags.DEFINE_float("seconds", 2.0, "Seconds of each round.")
@@ -46,8 +34,6 @@ flags.DEFINE_integer("records", 80000, "Records in all files.")
 flags.DEFINE_integer("batch_size", 128, "Records in a batch.")
 flags.DEFINE_integer("shuffle", 10000, "Records that wait to be shuffled.")
 flags.DEFINE_list("kinds", [], "Only these kinds, and the classic one.")
-flags.DEFINE_integer("steps", 200, "Steps of each training; 0: none.")
-flags.DEFINE_float("load_ms", 4.0, "Milliseconds that loading a batch of the training takes.")
 flags.DEFINE_string("json", "", "A file for the rows.")
 FLAGS = flags.FLAGS
 
@@ -79,12 +65,6 @@ def classic(names, threads):
     num_threads=threads)
 
 
-def by_readers(names, decoders):
-  """Ours, by queues."""
-  return text_line_reader(Shard(batch_size=FLAGS.batch_size), names, decode,
-                            shuffle=FLAGS.shuffle, num_decoders=decoders)
-
-
 def by_datasets(names):
   """Ours, by tf.data."""
   return text_line_dataset(
@@ -101,46 +81,14 @@ def by_data(names, batch_first):
   return tf.data.make_one_shot_iterator(records.prefetch(2)).get_next()
 
 
-def read_in_python(names):
-  """Yields the records without an end, by Python's own reader, shuffled."""
-  random = np.random.RandomState(2)
-  waiting = []
-  while True:
-    for name in names:
-      with open(name) as file:
-        for row in csv.reader(file):
-          record = np.array(row, np.float32)
-          if len(waiting) < FLAGS.shuffle:
-            waiting.append(record)
-            continue
-          place = random.randint(FLAGS.shuffle)
-          waiting[place], record = record, waiting[place]
-          yield record
-
-
-def by_feeding(names):
-  """Ours, from a Python generator."""
-  return feed(lambda: read_in_python(names), tf.float32, [COLUMNS], FLAGS.batch_size)
-
-
-def by_preloading(names):
-  """Ours, from memory: what reading and decoding cost in the others."""
-  values = np.concatenate([np.loadtxt(name, np.float32, delimiter=",") for name in names])
-  return preloaded_batches(Shard(batch_size=FLAGS.batch_size), values)
-
-
 def kinds():
   """The kinds by name: functions of the files' names that build a batch."""
   found = {
     "classic": lambda names: classic(names, 1),
     "classic, 4 threads": lambda names: classic(names, 4),
-    "readers": lambda names: by_readers(names, None),
-    "readers, 1 decoder": lambda names: by_readers(names, 1),
     "tf.data, map then batch": lambda names: by_data(names, False),
     "tf.data, batch then map": lambda names: by_data(names, True),
     "datasets": by_datasets,
-    "feeding": by_feeding,
-    "preloaded": by_preloading,
   }
   chosen = FLAGS.kinds
   return {name: make for name, make in found.items() if not chosen or name in ["classic"] + chosen}
@@ -205,61 +153,6 @@ def report(found):
           for name, rounds in found.items()]
 
 
-def loaded_batches(steps, load_ms):
-  """Yields the batches of a training: inputs and targets; each takes its time to load."""
-  random = np.random.RandomState(3)
-  weights = random.randn(COLUMNS, 1)
-  for _ in range(steps):
-    time.sleep(load_ms / 1000)  # such as a disk, or a server, takes to answer
-    x = random.randn(FLAGS.batch_size, COLUMNS)
-    yield x.astype(np.float32), np.tanh(x.dot(weights)).astype(np.float32)
-
-
-def train(by_thread, steps, load_ms):
-  """Trains; returns steps per second and the last loss."""
-  with tf.Graph().as_default():
-    dtypes, shapes = (tf.float32, tf.float32), ([None, COLUMNS], [None, 1])
-    if by_thread:
-      x, y = feed(lambda: loaded_batches(steps, load_ms), dtypes, shapes)
-    else:
-      x, y = [tf.placeholder(dtype, shape) for dtype, shape in zip(dtypes, shapes)]
-    hidden = x
-    for layer in range(2):
-      w = tf.get_variable("w%d" % layer, [hidden.shape[1], 256],
-                          initializer=tf.glorot_uniform_initializer(seed=layer))
-      hidden = tf.nn.relu(tf.matmul(hidden, w))
-    out = tf.matmul(hidden, tf.get_variable("out", [256, 1], initializer=tf.zeros_initializer()))
-    loss = tf.reduce_mean(tf.square(out - y))
-    step = tf.train.GradientDescentOptimizer(0.05).minimize(
-      loss, global_step=tf.train.create_global_step())
-    with tf.train.MonitoredTrainingSession() as session:
-      began, last_loss = time.perf_counter(), None
-      batches = loaded_batches(steps, load_ms)
-      for _ in range(steps):
-        feed_dict = None if by_thread else dict(zip((x, y), next(batches)))
-        last_loss, _ = session.run([loss, step], feed_dict)
-      return steps / (time.perf_counter() - began), float(last_loss)
-
-
-def report_training(rounds):
-  """Prints what loading while training gains; returns its rows."""
-  found = {True: [], False: []}
-  for _ in range(rounds):
-    for by_thread in found:
-      found[by_thread].append(train(by_thread, FLAGS.steps, FLAGS.load_ms))
-  print("training, %d steps, loading a batch takes %g ms" % (FLAGS.steps, FLAGS.load_ms))
-  base, made = statistics.median(rate for rate, _ in found[False]), []
-  for by_thread, name in ((False, "between the steps"), (True, "while training")):
-    rates = [rate for rate, _ in found[by_thread]]
-    print("loading %-18s %7.1f steps/s (%6.1f to %6.1f)  %5.2f x   last loss %.6f" % (
-      name, statistics.median(rates), min(rates), max(rates), statistics.median(rates) / base,
-      found[by_thread][-1][1]))
-    made.append(rows_lib.row(
-      "28-256-256-1", "none", "loading " + name, "load_ms=%g" % FLAGS.load_ms, rates,
-      statistics.median(rates) / base, eval_loss=found[by_thread][-1][1], minibatches=FLAGS.steps))
-  return made
-
-
 def main(argv):
   """Runs the comparison."""
   del argv
@@ -277,8 +170,6 @@ def main(argv):
     finally:
       for source in sources.values():
         source.close()
-  if FLAGS.steps:
-    made += report_training(FLAGS.rounds)
   if FLAGS.json:
     rows_lib.write(FLAGS.json, made)
 

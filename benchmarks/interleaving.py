@@ -1,6 +1,7 @@
 """Compares systems in rounds in which each has its turn, so that what else runs meets all alike.
 
-1. Each system is started, makes its first steps and is stopped (see jobs.py).
+1. Each system is started, makes its first steps and is stopped (see jobs.py). A system that finds
+   by itself how many steps a run makes goes on until it has found that.
 2. In each round every system goes on in turn, settles, and is measured for some seconds; each round
    begins with another one.
 3. Between the turns, and while others start, a system that has stood for long makes a step: gRPC
@@ -22,6 +23,7 @@ from typing import Callable, Dict, List, NamedTuple, Sequence
 from benchmarks import global_steps, jobs, systems
 
 FIRST_STEPS = 16  # before a system counts as started
+FIRST_SECONDS = 8.0  # seconds of single and of several steps, 1 each, and 4 at most for the copies
 LONGEST_STAND = 15.0  # seconds that a system stands before it makes a step between the turns
 LONGEST_TURN = 30.0  # seconds; with the stand before it less than the minute of a ping
 _ROOM = 2000  # MB that must be there to start another one
@@ -39,6 +41,13 @@ class Pace(NamedTuple):
   rounds: int = 5
   seconds: float = 3.0  # of a window
   settle: float = 1.0  # seconds of a turn before it
+  first_seconds: float = FIRST_SECONDS  # after its first steps, of a system that finds its pace
+
+
+def pace_of(args) -> Pace:
+  """Returns the pace of a command line; with --quick no system waits until it knows its own."""
+  return Pace(args.rounds, args.seconds, args.settle,
+              args.settle if args.quick else FIRST_SECONDS)
 
 
 class Measured(NamedTuple):
@@ -85,7 +94,7 @@ def compare(model: str, link, lines: Sequence[systems.System], pace: Pace) -> Co
     What was measured, and which systems were lost.
   """
   folder = tempfile.mkdtemp(prefix="tf1ps-benchmarks-")
-  stage = _Stage()
+  stage = _Stage(pace.first_seconds)
   reader = None
   try:
     if any(line.peer == "tf1ps" for line in lines):
@@ -122,7 +131,8 @@ class _Stage:
     lost: why others cannot, by the system's name.
   """
 
-  def __init__(self):
+  def __init__(self, first_seconds):
+    self._first_seconds = first_seconds
     self.running: List[jobs.Job] = []
     self.lost: Dict[str, str] = {}
 
@@ -136,6 +146,12 @@ class _Stage:
     self.running.append(job)
     with self.losing(job):
       job.wait_for_steps(FIRST_STEPS, meanwhile=self.rouse)
+      if line.finds_its_pace:
+        until = time.monotonic() + self._first_seconds
+        while time.monotonic() < until:
+          job.check()
+          self.rouse()
+          time.sleep(0.1)
       job.stop()
 
   def rouse(self):
@@ -213,8 +229,9 @@ def _available_mb():
 def measure(job: jobs.Job, pace: Pace) -> jobs.Window:
   """Gives a stopped job its turn.
 
-  A window begins and ends after a step that was made in this turn. Some count many steps at once,
-  now and then, and what was counted before the turn came with the time for which the job stood.
+  A window begins and ends just after a step that was made in this turn. Some systems count many
+  steps at once, now and then: a window that ends between two such counts would miss the steps that
+  are half made. What was counted before the turn came with the time for which the job stood.
 
   Args:
     job: the job; it is stopped afterwards.
@@ -227,7 +244,7 @@ def measure(job: jobs.Job, pace: Pace) -> jobs.Window:
     job.wait_for_steps(before + 1, LONGEST_TURN, every=0.01)
     first = job.sample()
     time.sleep(pace.seconds)
-    job.wait_for_steps(first.steps + 1, LONGEST_TURN, every=0.01)
+    job.wait_for_steps(job.steps()[0] + 1, LONGEST_TURN, every=0.01)
     job.check()
     return jobs.between(first, job.sample())
   finally:

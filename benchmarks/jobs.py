@@ -23,7 +23,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _LOSS = re.compile(r"^loss (\S+)$|test micro_loss ([\w.+-]+)", re.MULTILINE)
 # What a program of tf1ps says of a flag, or of a flag's value, that it does not know.
 _UNKNOWN = re.compile(
-  r"cannot import name '\w+' from 'tf1ps[^\n]*|there is no flag --\w+|"
+  r"cannot import name '\w+' from 'tf1ps[^\n]*|there is no flag --\w+|--\w+ is not a flag|"
   r"flag --\w+=\S+: value should be one of [^\n]*")
 # Nobody else sends it.
 _KILLED = ", killed: most likely by the system, as its memory was used up (dmesg tells)"

@@ -3,8 +3,8 @@
     python -m benchmarks.legacy_programs [NAME ...] [--legacy_python PYTHON] [--limit 40]
       [--ways stock,run,import]
 
-The eleven programs under tests/legacy/programs/ are run as a ps and two workers, in processes of
-their own, and examples/flats.py, an estimator, as these with a chief and an evaluator. It prints a
+The programs under tests/legacy/programs/ are run as a ps and two workers, in processes of their
+own. Estimators, and examples/flats.py, are run as these with a chief and an evaluator. It prints a
 table: a line for each program, a column for each TensorFlow and way. A cell says which tasks have
 ended, and what was lost on the way. A job is given up when for `--limit`
 seconds none of its tasks has ended or printed a line.
@@ -36,6 +36,7 @@ from tf1ps.launch import find_free_addresses
 ESTIMATOR = os.path.join(systems.ROOT, "examples", "flats.py")
 FOLDER = os.path.join(systems.ROOT, "tests", "legacy", "programs")
 MODEL = "model"  # the folder of checkpoints, in a job's folder
+_EXAMPLE = "flats"  # the program in ESTIMATOR
 NEVER = None  # the exit code of a task that was given up
 _COUNTS = re.compile(r"(\d+) local steps, global step (\d+)")
 _SAVED = re.compile(r'^model_checkpoint_path: ".*-(\d+)"', re.MULTILINE)
@@ -54,21 +55,30 @@ class Program(NamedTuple):
   workers: int = 2  # that count steps
   mnist: bool = False  # whether it reads --data_dir
   estimator: bool = False  # whether TF_CONFIG says what each task is
+  chief: bool = True  # of an estimator: whether TF_CONFIG names a chief
+  only_newer: bool = False  # whether TensorFlow 1.15 runs it without tf1ps' part
 
 
 PROGRAMS = {program.name: program for program in (
   Program("supervisor_async", "train_dir", 200),
   Program("supervisor_sync", "checkpoint_dir", 100, synchronous=True),
+  Program("float_step", "train_dir", 100, synchronous=True),
+  Program("actor_critic", "log_dir", 400),
+  Program("sync_barrier", "train_dir", 120),
   Program("managed_session", "logdir", 200),
   Program("done_queues", "model_dir", 150),
   Program("queue_runners", "train_dir", 160, rows=800),
   Program("slim_train", "train_dir", 150, workers=0),
   Program("contrib_layers", "model_dir", 150, mnist=True),
   Program("before_1_0", "log_dir", 100, synchronous=True),
+  Program("moving_losses", "train_dir", 150),
   Program("plain_session", None, 200),
   Program("in_graph", None, 100, workers=1),
   Program("evaluator", "logdir", 200, evaluator=True),
-  Program("flats", "model_dir", 600, workers=0, evaluator=True, estimator=True),
+  Program("canned_keras", "model_dir", 300, workers=0, evaluator=True, estimator=True),
+  Program("learn_experiment", "model_dir", 300, workers=0, evaluator=True, estimator=True,
+          chief=False, only_newer=True),
+  Program(_EXAMPLE, "model_dir", 600, workers=0, evaluator=True, estimator=True),
 )}
 
 
@@ -82,7 +92,9 @@ class Outcome(NamedTuple):
 
 def path_of(program: Program) -> str:
   """The program's file."""
-  return ESTIMATOR if program.estimator else os.path.join(FOLDER, program.name + ".py")
+  if program.name == _EXAMPLE:
+    return ESTIMATOR
+  return os.path.join(FOLDER, program.name + ".py")
 
 
 def with_stock_imports(source: str) -> str:
@@ -107,9 +119,11 @@ def arguments(program: Program, folder: str) -> Dict[str, List[str]]:
     folder: where its checkpoints, and the data that it reads, go.
   """
   if program.estimator:
-    flags = ["--model_dir=" + os.path.join(folder, MODEL), "--max_steps=%d" % program.steps,
-             "--data=" + os.path.join(os.path.dirname(ESTIMATOR), "data", "flats.csv")]
-    return dict.fromkeys(["ps 0", "chief 0", "worker 0", "worker 1", "evaluator 0"], flags)
+    flags = ["--model_dir=" + os.path.join(folder, MODEL), "--max_steps=%d" % program.steps]
+    if program.name == _EXAMPLE:
+      flags.append("--data=" + os.path.join(os.path.dirname(ESTIMATOR), "data", "flats.csv"))
+    names = ["ps 0"] + ["chief 0"] * program.chief + ["worker 0", "worker 1", "evaluator 0"]
+    return dict.fromkeys(names, flags)
   hosts = find_free_addresses(3)
   common = ["--ps_hosts=" + hosts[0], "--worker_hosts=" + ",".join(hosts[1:])]
   if program.folder_flag:
@@ -268,7 +282,7 @@ def run(program: Program, way: str, python: str, limit: float) -> Outcome:
       edits["stock"] = with_stock_imports
     with open(path, "w") as file:
       file.write(edits.get(way, lambda text: text)(source))
-    start = [python] + ["-m", "tf1ps.cli.run"] * (way == "run") + [path]
+    start = [python] + ["-m", "tf1ps", "run"] * (way == "run") + [path]
     words = arguments(program, folder)
     job = _Job({name: start + words[name] for name in words}, environments(program, words),
                folder, python)

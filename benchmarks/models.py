@@ -211,6 +211,12 @@ def loss(tf, model: Model, features, labels, variables: Callable, look_up: Calla
   return tf.reduce_mean(tf.square(values - labels))
 
 
+def of_arguments(tf, args):
+  """A peer's model, its data and its variables in the default graph, by its command line."""
+  model = get(args.model)
+  return model, data(model, args.seed, args.minibatches), graph_variables(tf, model, args.seed)
+
+
 def graph_variables(tf, model: Model, seed: int = 0) -> Callable:
   """Makes a model's variables by `tf.get_variable`; for `loss`.
 

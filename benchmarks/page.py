@@ -15,8 +15,7 @@ from benchmarks import rows
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(_FOLDER, "results.jsonl")
-PAGES = [os.path.join(os.path.dirname(_FOLDER), "docs", name)
-         for name in ("benchmarks.md", "benchmarks_tables.md")]
+PAGE = os.path.join(os.path.dirname(_FOLDER), "docs", "benchmarks.md")
 MARK = " †"  # another algorithm
 _BLOCK = re.compile(r"<!-- (\w+):((?: \w+)*) -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -40,13 +39,13 @@ def with_tables(text: str, found: Sequence[dict]) -> str:
 def _systems(found, words):
   """One table with a line for each system: BENCHMARK, or BENCHMARK TABLE."""
   table, = _tables(found, words)
-  lines = _head("system", "steps/s (min to max)", "ratio", "CPU ms per step, worker + ps",
+  lines = _head("system", "steps/s (min–max)", "ratio", "CPU ms per step, worker+ps",
                 "KB per step", "loss")
   for one in table:
     cpu, size = one["cpu_ms_per_step"], one["bytes_per_step"]
     lines.append(_line(
       _name(one, found), _range(one["steps_per_second"]), rows.short(one["ratio_to_classic"]),
-      cpu and "%s + %s" % (rows.short(cpu["worker"]), rows.short(cpu["ps"])),
+      cpu and "%s+%s" % (rows.short(cpu["worker"]), rows.short(cpu["ps"])),
       None if size is None else "%.0f" % (size / 1000),
       None if one["eval_loss"] is None else "%.5g" % one["eval_loss"]))
   return lines
@@ -55,8 +54,9 @@ def _systems(found, words):
 def _links(found, words):
   """Several tables of the same systems side by side: BENCHMARK, and TABLEs."""
   tables = _tables(found, words)
-  links = len({table[0]["link"] for table in tables}) > 1
-  heads = [table[0]["link" if links else "model"] for table in tables]
+  firsts = [table[0] for table in tables]
+  differ = [key for key in ("model", "link") if len({one[key] for one in firsts}) > 1]
+  heads = [", ".join(one[key] for key in differ) for one in firsts]
   lines = _head("system", *(cell for head in heads for cell in ("%s: steps/s" % head, "ratio")))
   for together in zip(*tables):
     cells = []
@@ -82,7 +82,7 @@ def _seconds(found, words):
   """The seconds of each system: BENCHMARK."""
   table, = _tables(found, words)
   faster = "times_as_fast" in table[0]
-  lines = _head("system", "seconds (min to max)", *(
+  lines = _head("system", "seconds (min–max)", *(
     ("steps", "times as fast") if faster else ("to classic",)))
   for one in table:
     rest = (("%.0f" % one["steps"]["median"], rows.short(one["times_as_fast"])) if faster
@@ -105,7 +105,7 @@ def _headlines(found, words):
         best = max(ours, key=lambda one: one["ratio_to_classic"])
         link = table[0]["link"]
         lines.append(_line(
-          "[%s](benchmarks_tables.md#%s), %s%s" % (benchmark, benchmark.lower(), table[0]["model"],
+          "[%s](#%s), %s%s" % (benchmark, benchmark.lower(), table[0]["model"],
                                "" if link == "loopback" else ", " + link),
           rows.short(by_name["classic, TensorFlow 1.15"]),
           rows.short(by_name.get("ParameterServerStrategy, 8 steps per call")),
@@ -117,17 +117,20 @@ def _headlines(found, words):
 
 def _conditions(found, words):
   """When, where and how long each benchmark was measured."""
-  places: Dict[tuple, Dict[str, List[str]]] = {}
-  for one in found:
-    run = one["run"]
-    names = places.setdefault(
-      (run["date"], run["machine"], "; ".join(run["versions"])), {}).setdefault(run["pace"], [])
+  versions: Dict[tuple, List[str]] = {}
+  paces: Dict[tuple, Dict[str, List[str]]] = {}
+  for row in found:
+    run = row["run"]
+    place = run["date"], run["machine"]
+    known = versions.setdefault(place, [])
+    known += [version for version in run["versions"] if version not in known]
+    names = paces.setdefault(place, {}).setdefault(run["pace"], [])
     name = "`%s`" % run["benchmark"]
     if name not in names:
       names.append(name)
-  return ["- %s, %s; %s: %s." % (*place, "; ".join(
-    "%s (%s)" % (", ".join(names), pace) for pace, names in paces.items()))
-          for place, paces in places.items()]
+  return ["- %s, %s; %s: %s." % (*place, "; ".join(versions[place]), "; ".join(
+    "%s (%s)" % (", ".join(names), pace) for pace, names in paces[place].items()))
+          for place in sorted(paces)]
 
 
 _VIEWS = {"systems": _systems, "links": _links, "sizes": _sizes, "seconds": _seconds,
@@ -167,35 +170,30 @@ def _name(one, found):
 def _range(value):
   if value is None:
     return None
-  return "%s (%s to %s)" % tuple(rows.short(value[key]) for key in ("median", "min", "max"))
+  return "%s (%s–%s)" % tuple(rows.short(value[key]) for key in ("median", "min", "max"))
 
 
 def _head(*cells):
-  return [_line(*cells), "|" + "---|" * len(cells)]
+  return [_line(*cells), "|" + "-|" * len(cells)]
 
 
 def _line(*cells):
-  return "| " + " | ".join("" if cell is None else str(cell) for cell in cells) + " |"
+  return "|%s|" % "|".join("" if cell is None else str(cell) for cell in cells)
 
 
 def main(arguments: Sequence[str]) -> None:
-  """Adds the rows of these files to the results, and writes the pages."""
+  """Adds the rows of these files to the results, and writes the page."""
   found = rows.read(RESULTS)
   for path in arguments:
     new = rows.read(path)
     if any("--quick" in one["run"].get("losses", "") for one in new):
       sys.exit("%s has rows of --quick, whose figures mean nothing" % path)
     found = merged(found, new)
-  made = {path: with_tables(_read(path), found) for path in PAGES}
+  with open(PAGE, encoding="utf-8") as file:
+    text = with_tables(file.read(), found)
   rows.write(RESULTS, found)
-  for path, text in made.items():
-    with open(path, "w", encoding="utf-8") as file:
-      file.write(text)
-
-
-def _read(path):
-  with open(path, encoding="utf-8") as file:
-    return file.read()
+  with open(PAGE, "w", encoding="utf-8") as file:
+    file.write(text)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 """How long an asynchronous job needs after SIGKILL of a worker, and of a ps; 2 ps, 3 workers.
 
-A killed process is started again at once, as a program of its own. The workers note when they make
-each step (recovery_program.py); a step lasts a hundredth of a second. The start of Python and the
-import of TensorFlow take the processor from the others for a few seconds.
+A killed process is started again at once: by tf1ps-local, which has imported TensorFlow before, or,
+in a second job, as a program of its own, as a scheduler does it. The start of Python and the import
+of TensorFlow take the processor from the others for a few seconds. The workers note when they make
+each step (recovery_program.py); a step lasts a hundredth of a second.
 """
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,24 +26,26 @@ GAP = "a worker is killed: longest pause of the others"
 WORKER = "a worker is killed: from its server to its first step"
 OTHERS = "a ps is killed: from the restored state to the steps of all"
 PS = "a ps is killed: from the kill to the steps of all"
+NEW = "the same, and the ps is started as a program of its own"
 
 
 def run(args) -> List[dict]:
   """Measures; the rows have "seconds" beside the other keys."""
-  with tempfile.TemporaryDirectory(prefix="tf1ps-recovery-") as folder:
-    job = _Job(folder)
-    try:
-      found: Dict[str, List[float]] = {GAP: [], WORKER: [], OTHERS: [], PS: []}
-      job.wait_for_steps(0.0)
-      for _ in range(args.rounds):
-        gap, first = job.lose_worker()
-        found[GAP].append(gap)
-        found[WORKER].append(first)
-        after_restore, after_kill = job.lose_ps()
-        found[OTHERS].append(after_restore)
-        found[PS].append(after_kill)
-    finally:
-      job.end()
+  found: Dict[str, List[float]] = {GAP: [], WORKER: [], OTHERS: [], PS: [], NEW: []}
+  for is_launched in (True, False):
+    with tempfile.TemporaryDirectory(prefix="tf1ps-recovery-") as folder:
+      job = _Job(folder, is_launched)
+      try:
+        job.wait_for_steps(0.0)
+        for _ in range(args.rounds):
+          if not is_launched:
+            found[NEW].append(job.lose_ps()[1])
+            continue
+          for names, seconds in (((GAP, WORKER), job.lose_worker()), ((OTHERS, PS), job.lose_ps())):
+            for name, each in zip(names, seconds):
+              found[name].append(each)
+      finally:
+        job.end()
   return [dict(rows.row("recovery", "loopback", name, "", []), seconds=rows.summary(seconds),
                seconds_to_classic=None) for name, seconds in found.items()]
 
@@ -48,32 +53,39 @@ def run(args) -> List[dict]:
 class _Job:
   """The processes, and what they have noted."""
 
-  def __init__(self, folder):
-    self._folder = folder
+  def __init__(self, folder, is_launched):
+    self._folder, self._is_launched = folder, is_launched
     addresses = find_free_addresses(_NUM_PS + _NUM_WORKERS)
     self._hosts = {"ps": addresses[:_NUM_PS], "worker": addresses[_NUM_PS:]}
     self._processes = {}
-    for job, hosts in self._hosts.items():
+    for job, hosts in {"local": [""]}.items() if is_launched else self._hosts.items():
       for index in range(len(hosts)):
         self._start(job, index)
 
   def _start(self, job, index):
-    command = [sys.executable, os.path.join("bin", "tf1ps_%s.py" % job), "--task_index=%d" % index]
-    command += ["--%s_hosts=%s" % (name, ",".join(there)) for name, there in self._hosts.items()]
-    if job == "worker":
+    command = [sys.executable, os.path.join("bin", "tf1ps_%s.py" % job)]
+    if job == "local":
+      command += ["--num_ps=%d" % _NUM_PS, "--num_workers=%d" % _NUM_WORKERS,
+                  "--restart=on_failure:1000", "--log_dir=" + self._folder]
+    else:
+      command.append("--task_index=%d" % index)
+      command += ["--%s_hosts=%s" % (name, ",".join(there)) for name, there in self._hosts.items()]
+    if job != "ps":
       command += [
         "--program=" + os.path.join("benchmarks", "recovery_program.py"), "--steps=100000000",
         "--notes=" + self._folder, "--checkpoint_dir=" + os.path.join(self._folder, "model"),
-        "--save_checkpoints_secs=2", "--optimizer=sgd", "--learning_rate=0.001", "--batch_size=10"]
+        "--save_checkpoints=secs:2", "--optimizer=sgd", "--learning_rate=0.001", "--batch_size=10"]
+    # Each restart counts as the first one of a task that has lived long.
+    environment = dict(systems.environment(), TF1PS_TIMING='{"restart_reset": 0}')
     path = os.path.join(self._folder, "%s%d.log" % (job, index))
     with open(path, "a") as log:
       self._processes[job, index] = subprocess.Popen(
-        command, cwd=systems.ROOT, env=systems.environment(), stdin=subprocess.DEVNULL,
+        command, cwd=systems.ROOT, env=environment, stdin=subprocess.DEVNULL,
         stdout=log, stderr=subprocess.STDOUT)
 
   def end(self):
     for process in self._processes.values():
-      process.kill()
+      process.send_signal(signal.SIGTERM if self._is_launched else signal.SIGKILL)
     for process in self._processes.values():
       process.wait()
 
@@ -101,6 +113,10 @@ class _Job:
     return last - restored, last - killed
 
   def _kill(self, job, index):
+    if self._is_launched:
+      with open(os.path.join(self._folder, "%s-%d.log" % (job, index))) as log:
+        os.kill(int(re.findall(r"process (\d+), started", log.read())[-1]), signal.SIGKILL)
+      return time.monotonic()
     process = self._processes[job, index]
     process.kill()
     killed = time.monotonic()

@@ -21,7 +21,7 @@ from benchmarks import (
 # Those that run as programs of their own: the flags of a whole run, and of a quick one.
 _PROGRAMS = {
   "input_csv": (lambda args: ["--rounds=%d" % args.rounds],
-                ["--rounds=1", "--seconds=0.2", "--records=2000", "--shuffle=100", "--steps=20"]),
+                ["--rounds=1", "--seconds=0.2", "--records=2000", "--shuffle=100"]),
   "queue_timeout": (lambda args: [], ["--runs=5", "--batches=4"]),
   "staleness": (lambda args: ["--blocks=%d" % (8 * args.rounds)], ["--blocks=2", "--steps=5"]),
 }
@@ -46,7 +46,7 @@ def _programs(name: str, args) -> List[dict]:
 
 
 def _compare(name: str, args) -> Iterator[List[dict]]:
-  pace = interleaving.Pace(args.rounds, args.seconds, args.settle)
+  pace = interleaving.pace_of(args)
   known = comparisons.COMPARISONS
   if args.quick and name in comparisons.QUICK:
     known = comparisons.QUICK

@@ -28,7 +28,7 @@ def run(args) -> Iterator[List[dict]]:
   variables, tasks = _VARIABLES, _TASKS
   if args.quick:
     sizes, variables, tasks = [(2, 1)], (10,), (4,)
-  pace = interleaving.Pace(args.rounds, args.seconds, args.settle)
+  pace = interleaving.pace_of(args)
   for workers, ps in sizes:
     yield _compare("L" if ps > 1 else "S", pace, workers, ps)
     if ps == 1 and workers == 2 and not args.quick:  # what more ps are compared with

@@ -1,7 +1,7 @@
 """A system is one way of training one model: the processes that it takes, and their command lines.
 
-A peer is a script of peers/, a line of tf1ps is `tf1ps-ps` and `tf1ps-worker` with the options that
-a user would give.
+A peer is a script of peers/, which `tf1ps-run` may run as the legacy program that it is. A line of
+tf1ps is `tf1ps-ps` and `tf1ps-worker` with the options that a user would give.
 """
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONTAINER = "bench"  # of tf1ps's jobs
 _FOREVER = 10 ** 9  # steps, or seconds
 _COORDINATED = ("parameter_server_strategy", "coordinator")  # by a task of the job "chief"
+RUN = (os.path.join("bin", "tf1ps_run.py"),)  # a runner: tf1ps-run
 # What a ps of tf1ps understands of a line's options.
-_OF_PS = ("--inter_op_parallelism_threads", "--intra_op_parallelism_threads", "--tls_dir")
+_OF_PS = ("--threads", "--tls_dir")
 
 
 class System(NamedTuple):
@@ -32,6 +33,15 @@ class System(NamedTuple):
   ps: int = 1
   minibatches_per_step: int = 1  # of all workers, for each global step
   python: str = sys.executable
+  runner: Tuple[str, ...] = ()  # the command before the script, such as tf1ps-run's
+  env: Tuple[str, ...] = ()  # of all its tasks: "NAME=value"
+
+  @property
+  def finds_its_pace(self) -> bool:
+    """Whether it finds by its first runs how many steps each run makes."""
+    if self.peer == "tf1ps":
+      return not any(option.startswith("--steps_per_execution=") for option in self.options)
+    return self.peer == "estimator" and bool(self.runner)
 
   @property
   def variables(self) -> str:
@@ -122,7 +132,8 @@ def _peer(system, run, job, index, addresses):
   if system.peer in _COORDINATED:
     jobs += ("chief",)
   command = [
-    system.python, os.path.join("benchmarks", "peers", system.peer + ".py"),
+    *(["env", *system.env] if system.env else []), system.python, *system.runner,
+    os.path.join("benchmarks", "peers", system.peer + ".py"),
     *_hosts(addresses, jobs), "--job_name=" + job, "--task_index=%d" % index,
     "--model=" + run.model, "--seed=%d" % run.seed, "--minibatches=%d" % run.minibatches,
     "--steps=%d" % steps, "--counter=" + counter, *system.options]
@@ -144,8 +155,9 @@ def _tf1ps(system, run, job, index, addresses):
       "--steps=%d" % (run.steps or _FOREVER), "--optimizer=sgd",
       "--learning_rate=%r" % models.get(run.model).learning_rate, "--bench_model=" + run.model,
       "--bench_seed=%d" % run.seed, "--bench_minibatches=%d" % run.minibatches,
-      "--end_timeout=%d" % _FOREVER, *_filled(system.options, run)]
-  command = [system.python, os.path.join("bin", "tf1ps_%s.py" % job), *common, *given]
+      *_filled(system.options, run)]
+  command = [*(["env", *system.env] if system.env else []), system.python,
+             os.path.join("bin", "tf1ps_%s.py" % job), *common, *given]
   return Task(job, index, [*run.link.prefixes[job], *command], "")
 
 

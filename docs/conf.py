@@ -23,7 +23,7 @@ version = release = tf1ps.__version__
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_parser"]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/*.md", "docs/api/*.rst", "examples/*.md", "examples/data/*.md",
-                    "examples/exercises/*.md"]
+                    "examples/exercises/*.md", "tests/upstream/*.md"]
 html_theme = "alabaster"
 html_theme_options = {"page_width": "1100px", "fixed_sidebar": True}
 html_show_sphinx = False
@@ -46,7 +46,7 @@ _LITERAL = re.compile(r"(`+[^`]+`+)")
 def rooms():
   """Returns the names of the rooms with public names, `tf1ps` itself first."""
   folders = sorted(path.parent.name for path in (ROOT / "tf1ps").glob("*/__init__.py"))
-  # The names of v1 are TensorFlow's, and importing it changes TensorFlow's mode: see docs/v1.md.
+  # The names of v1 are TensorFlow's, and importing it changes TensorFlow's mode.
   packages = ["tf1ps"] + ["tf1ps." + folder for folder in folders if folder != "v1"]
   return [each for each in packages if getattr(importlib.import_module(each), "__all__", ())]
 

@@ -47,7 +47,6 @@ evaluator restores each checkpoint into an embedding that is not divided:
 """
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -56,6 +55,7 @@ import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 import tf1ps
 from tf1ps.cluster import resolve_cluster
@@ -67,6 +67,8 @@ from tf1ps.placement import (
 )
 from tf1ps.program import as_program, follow_checkpoints
 from tf1ps.transfer import embedding_lookup
+
+flags.DEFINE_string("checkpoint_dir", None, "Where the chief saves, and the evaluator looks.")
 
 FRUITS = ["apple", "banana", "cherry", "fig", "grape", "lemon", "mango", "plum"]
 ROWS, WIDTH = len(FRUITS) + 1, 20
@@ -177,11 +179,9 @@ def model_fn(features, labels, mode):
     "accuracy": tf.metrics.accuracy(labels > 0, logits > 0)})
 
 
-def main():
+def main(_):
   """Does the part of this task."""
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument("--checkpoint_dir", help="where the chief saves, and the evaluator looks")
-  checkpoint_dir = parser.parse_args().checkpoint_dir
+  checkpoint_dir = flags.FLAGS.checkpoint_dir
   tf.disable_v2_behavior()
   tf_config = os.environ.get("TF_CONFIG")
   if not tf_config:
@@ -191,7 +191,7 @@ def main():
     outcome = follow_checkpoints(as_program((input_fn, model_fn)), checkpoint_dir, 60.0, 60.0, 50)
     print("evaluator: step %d, accuracy %.3f" % (
       outcome.last.global_step, outcome.last.metrics["accuracy"]))
-    raise SystemExit(outcome.code)
+    return outcome.code
   else:
     server = tf1ps.Server(resolve_cluster(tf_config=tf_config))
     if server.cluster.job_name == "chief":
@@ -201,4 +201,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

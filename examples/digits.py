@@ -6,14 +6,14 @@ The program trains a network with one hidden layer. Its data are the 8x8 digits 
 `--data_dir=FOLDER`, MNIST's four IDX files. The program defines a batch and the network. Only flags
 decide how many tasks train it, and how.
 
-On a worker, `input_fn` reads the images into memory and makes a dataset of their *row numbers*. The
-shard divides the numbers among the workers, and each batch of numbers fetches its rows. So the
-arrays (47 MB of MNIST) are no constants of the graph, and shuffling moves only numbers.
+On a worker, `input_fn` loads the images into a variable and makes a dataset of their *row numbers*.
+The shard divides the numbers among the workers, and each batch of numbers gathers its rows. So the
+images (47 MB of MNIST) are no constants of the graph, shuffling moves only numbers, and the
+position of the input, which a worker that is started again goes on from, is small.
 """
 from __future__ import annotations
 
 import handwritten_digits
-import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags
 
@@ -29,19 +29,26 @@ HIDDEN, DIGITS = 200, 10
 def input_fn(mode, shard):
   """Returns images of [batch, pixels] in 0 to 1, and their digits of [batch]."""
   data = handwritten_digits.read(mode, flags.FLAGS.data_dir)
-
-  def fetch(rows):
-    return data.images[rows].astype(np.float32) / data.white, data.labels[rows]
-
-  rows = shard.dataset(tf.data.Dataset.range(len(data.labels)), shuffle=len(data.labels))
-  batches = rows.batch(shard.batch_size).map(
-      lambda rows: tf.numpy_function(fetch, [rows], [tf.float32, tf.int32])).prefetch(1)
-  iterator = tf.data.make_initializable_iterator(batches)
+  numbers = shard.dataset(tf.data.Dataset.range(len(data.labels)), shuffle=len(data.labels))
+  iterator = tf.data.make_initializable_iterator(numbers.batch(shard.batch_size).prefetch(1))
   tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
-  images, labels = iterator.get_next()
-  images.set_shape([None, data.images.shape[1]])
-  labels.set_shape([None])
-  return images, labels
+  rows = iterator.get_next()
+  images, labels = [load(array, rows.device) for array in (data.images, data.labels)]
+  return tf.cast(tf.gather(images, rows), tf.float32) / data.white, tf.gather(labels, rows)
+
+
+def load(array, device):
+  """Returns the value of a variable that holds an array, and does not belong to the model.
+
+  It is in no collection, so nothing saves or trains it. Each session loads it, with its tables.
+  """
+  # A device setter would place it on a ps, and a reset of the job's container would clear it.
+  with tf.device(device), tf.container(""):
+    value = tf.py_func(lambda: array, [], array.dtype)
+    value.set_shape(array.shape)
+    variable = tf.Variable(value, trainable=False, collections=[], use_resource=True)
+    tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, variable.initializer)
+    return variable.read_value()
 
 
 def dense(name, inputs, units):

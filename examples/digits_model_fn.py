@@ -1,29 +1,26 @@
 """Handwritten digits by an estimator with a `model_fn` of its own: a convolutional network.
 
 This program for TensorFlow 1 does not import tf1ps. `tf1ps-run` runs it without changes, in one
-process per task of `TF_CONFIG` (docs/estimator.md). With `--sync` each update takes one gradient of
+process per task of `TF_CONFIG` (docs/drop_in.md#estimators). With `--sync` each update takes one
+gradient of
 each worker. A longer training (--max_steps) ends early when the accuracy on the test rows has not
 risen for 1,000 steps.
 """
 
-import argparse
-
 import handwritten_digits
 import numpy as np
 import tensorflow as tf
+from absl import app, flags
 
 SIDE, DIGITS, WHITE = 8, 10, 16.0  # pixels, classes, the largest value of a pixel
 
 
-def parse_flags():
-  """Reads the program's own flags."""
-  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  parser.add_argument("--model_dir", default="digits_model")
-  parser.add_argument("--max_steps", type=int, default=600)
-  parser.add_argument("--batch_size", type=int, default=64)
-  parser.add_argument("--learning_rate", type=float, default=0.005)
-  parser.add_argument("--sync", action="store_true", help="one gradient of each worker per update")
-  return parser.parse_args()
+flags.DEFINE_string("model_dir", "digits_model", "For checkpoints, summaries and exports.")
+flags.DEFINE_integer("max_steps", 600, "Global steps.")
+flags.DEFINE_integer("batch_size", 64, "Images.")
+flags.DEFINE_float("learning_rate", 0.005, "Of Adam.")
+flags.DEFINE_bool("sync", False, "One gradient of each worker per update.")
+FLAGS = flags.FLAGS
 
 
 def read(mode):
@@ -40,12 +37,12 @@ def model_fn(features, labels, mode, params, config):
   net = tf.layers.max_pooling2d(net, 2, 2)
   net = tf.layers.dense(tf.layers.flatten(net), 64, activation=tf.nn.relu)
   logits = tf.layers.dense(tf.layers.dropout(net, 0.2, training=is_training), DIGITS)
-  found = {"digit": tf.argmax(logits, 1), "probabilities": tf.nn.softmax(logits)}
+  predictions = {"digit": tf.argmax(logits, 1), "probabilities": tf.nn.softmax(logits)}
   if mode == tf.estimator.ModeKeys.PREDICT:
-    return tf.estimator.EstimatorSpec(mode, found, export_outputs={
-      "serving_default": tf.estimator.export.PredictOutput(found)})
+    return tf.estimator.EstimatorSpec(mode, predictions, export_outputs={
+      "serving_default": tf.estimator.export.PredictOutput(predictions)})
   loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
-  accuracy = tf.metrics.accuracy(labels, found["digit"])
+  accuracy = tf.metrics.accuracy(labels, predictions["digit"])
   if mode == tf.estimator.ModeKeys.EVAL:
     return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops={"accuracy": accuracy})
   tf.summary.scalar("accuracy", accuracy[1])
@@ -58,15 +55,15 @@ def model_fn(features, labels, mode, params, config):
   return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=hooks)
 
 
-def main():
+def main(_):
   """Trains and evaluates, as the task that TF_CONFIG names."""
-  flags = parse_flags()
   tf.logging.set_verbosity(tf.logging.INFO)
   estimator = tf.estimator.Estimator(
-    model_fn, params=vars(flags), config=tf.estimator.RunConfig(
-      model_dir=flags.model_dir, save_checkpoints_steps=100, log_step_count_steps=100))
+    model_fn, params={"learning_rate": FLAGS.learning_rate, "sync": FLAGS.sync},
+    config=tf.estimator.RunConfig(
+      model_dir=FLAGS.model_dir, save_checkpoints_steps=100, log_step_count_steps=100))
   train_input_fn = tf.estimator.inputs.numpy_input_fn(
-    *read("train"), batch_size=flags.batch_size, num_epochs=None, shuffle=True)
+    *read("train"), batch_size=FLAGS.batch_size, num_epochs=None, shuffle=True)
   eval_input_fn = tf.estimator.inputs.numpy_input_fn(
     *read("eval"), num_epochs=1, shuffle=False)
   receive = tf.estimator.export.build_raw_serving_input_receiver_fn(
@@ -75,10 +72,10 @@ def main():
     estimator, "accuracy", max_steps_without_increase=1000, run_every_secs=None,
     run_every_steps=100)
   tf.estimator.train_and_evaluate(
-    estimator, tf.estimator.TrainSpec(train_input_fn, flags.max_steps, hooks=[early]),
+    estimator, tf.estimator.TrainSpec(train_input_fn, FLAGS.max_steps, hooks=[early]),
     tf.estimator.EvalSpec(eval_input_fn, steps=None, start_delay_secs=1, throttle_secs=1,
                           exporters=tf.estimator.FinalExporter("last", receive)))
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

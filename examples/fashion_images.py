@@ -20,13 +20,16 @@ clothes is lower: `--target=0.88`.
 """
 from __future__ import annotations
 
-import argparse
-
 import handwritten_digits
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 import tf1ps
+
+flags.DEFINE_string("data_dir", None, "Folder with four IDX files; none: the digits here.")
+flags.DEFINE_float("target", 0.95, "The accuracy to stop at.")
+FLAGS = flags.FLAGS
 
 CLASSES = 10
 BATCH, EPOCHS, RATE = 32, 12, 0.004
@@ -65,8 +68,8 @@ def make_functions(side, white):
       return tf.identity(loss)
 
   def count_right(images, labels):
-    found = tf.argmax(logits_of(images), axis=1, output_type=tf.int32)
-    return tf.reduce_sum(tf.cast(tf.equal(found, labels), tf.int32))
+    predicted = tf.argmax(logits_of(images), axis=1, output_type=tf.int32)
+    return tf.reduce_sum(tf.cast(tf.equal(predicted, labels), tf.int32))
 
   return train, count_right
 
@@ -99,18 +102,14 @@ def coordinate(server, data, tests, target):
   return best >= target
 
 
-def main():
+def main(_):
   """Reads the images, and trains on a cluster in this process."""
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument("--data_dir", help="folder with four IDX files; without it: the digits here")
-  parser.add_argument("--target", type=float, default=0.95, help="the accuracy to stop at")
-  args = parser.parse_args()
   tf.disable_v2_behavior()
-  data, tests = [handwritten_digits.read(mode, args.data_dir) for mode in ("train", "eval")]
+  data, tests = [handwritten_digits.read(mode, FLAGS.data_dir) for mode in ("train", "eval")]
   with tf1ps.local_cluster(num_ps=2, num_workers=2, chief=True) as cluster:
     print("accuracy %g reached: %s" % (
-      args.target, coordinate(cluster.chief, data, tests, args.target)))
+      FLAGS.target, coordinate(cluster.chief, data, tests, FLAGS.target)))
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

@@ -11,7 +11,7 @@ Mechanism: a queue on the ps links programs that start and end by themselves.
 
 The queue is in a container of its own. The training clears the container of its job when it begins,
 and the filler may be there before.
-Toolkit: tf1ps.FIFOQueue (docs/queues.md) and tf1ps.pipeline.feed (docs/pipelines.md).
+Toolkit: tf1ps.FIFOQueue (docs/queues.md).
 
     $ python examples/fill_queue.py
     trainer 0: ... examples, last loss ...
@@ -22,15 +22,22 @@ That starts all tasks on this machine. By hand, start --role=ps, --role=filler, 
 with --index=0 and --index=1, each in a shell of its own and in any order.
 """
 
-import argparse
+from multiprocessing.pool import ThreadPool
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 import tf1ps
 from tf1ps.launch import find_free_addresses, run_together
-from tf1ps.pipeline import feed
 from tf1ps.state import QueueEnded
+
+flags.DEFINE_enum("role", None, ["ps", "trainer", "filler"], "None: all of them.")
+flags.DEFINE_integer("index", 0, "Of a trainer.")
+flags.DEFINE_integer("examples", 2000, "That the filler puts into the queue.")
+flags.DEFINE_string("ps", "127.0.0.1:2251", "Its address.")
+flags.DEFINE_list("trainers", ["127.0.0.1:2252", "127.0.0.1:2253"], "Their addresses.")
+FLAGS = flags.FLAGS
 
 BATCH = 20
 LIMIT = 600.0  # seconds to wait for the other programs
@@ -68,52 +75,56 @@ def taken(master, config):
         pass
 
 
+def ahead(batches):
+  """Yields batches; a thread takes the next one while the caller works on the last."""
+  with ThreadPool(1) as thread:
+    coming = thread.apply_async(next, [batches, None])
+    while True:
+      batch = coming.get()  # or the error of the thread
+      if batch is None:
+        return
+      coming = thread.apply_async(next, [batches, None])
+      yield batch
+
+
 def train(server, cluster, index):
   """Trains until the queue has ended."""
   device = "/job:worker/task:%d" % index
   config = tf.ConfigProto(device_filters=["/job:ps", device])
   with tf.device(tf1ps.replica_device_setter(cluster=cluster, worker_device=device)):
-    batch = feed(lambda: taken(server.target, config), {"x": tf.float32, "y": tf.float32},
-                 {"x": [None, 2], "y": [None]})
+    x, y = tf.placeholder(tf.float32, [None, 2]), tf.placeholder(tf.float32, [None])
     w = tf.get_variable("w", [2, 1], initializer=tf.zeros_initializer())
     b = tf.get_variable("b", [], initializer=tf.zeros_initializer())
-    loss = tf.reduce_mean(tf.square(tf.matmul(batch["x"], w)[:, 0] + b - batch["y"]))
+    loss = tf.reduce_mean(tf.square(tf.matmul(x, w)[:, 0] + b - y))
     step = tf.train.get_or_create_global_step()
     update = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
-    size = tf.size(batch["y"])
   examples, last_loss = 0, float("nan")
   with tf1ps.MonitoredTrainingSession(server.target, is_chief=index == 0) as session:
-    while not session.should_stop():
-      count, last_loss, _ = session.run([size, loss, update])
-      examples += int(count)
+    for batch in ahead(taken(server.target, config)):
+      last_loss, _ = session.run([loss, update], {x: batch["x"], y: batch["y"]})
+      examples += len(batch["y"])
+      if session.should_stop():
+        break
   print("trainer %d: %d examples, last loss %.4f" % (index, examples, last_loss), flush=True)
 
 
-def main():
+def main(_):
   """Plays one role."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--role", choices=["ps", "trainer", "filler"],
-                      help="none: all of them")
-  parser.add_argument("--index", type=int, default=0, help="of a trainer")
-  parser.add_argument("--examples", type=int, default=2000)
-  parser.add_argument("--ps", default="127.0.0.1:2251")
-  parser.add_argument("--trainers", default="127.0.0.1:2252,127.0.0.1:2253")
-  flags = parser.parse_args()
-  if not flags.role:
+  if not FLAGS.role:
     ps, *trainers = find_free_addresses(3)
     common = ["--ps=" + ps, "--trainers=" + ",".join(trainers)]
-    return run_together(main, *[common + role for role in [
+    return run_together(lambda: app.run(main), *[common + role for role in [
       ["--role=trainer", "--index=0"], ["--role=trainer", "--index=1"],
-      ["--role=filler", "--examples=%d" % flags.examples], ["--role=ps"]]])
+      ["--role=filler", "--examples=%d" % FLAGS.examples], ["--role=ps"]]])
   tf.disable_v2_behavior()
-  cluster = {"ps": [flags.ps], "worker": flags.trainers.split(",")}
-  if flags.role == "filler":
-    fill("grpc://" + flags.ps, flags.examples)
-  elif flags.role == "ps":
+  cluster = {"ps": [FLAGS.ps], "worker": FLAGS.trainers}
+  if FLAGS.role == "filler":
+    fill("grpc://" + FLAGS.ps, FLAGS.examples)
+  elif FLAGS.role == "ps":
     tf1ps.Server(cluster, "ps", 0).join()
   else:
-    train(tf1ps.Server(cluster, "worker", flags.index), cluster, flags.index)
+    train(tf1ps.Server(cluster, "worker", FLAGS.index), cluster, FLAGS.index)
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

@@ -1,14 +1,14 @@
 """Which flats are let within a week: a wide and deep classifier by `tf.estimator`, from a table.
 
 This program for TensorFlow 1 does not import tf1ps. `tf1ps-run` runs it without changes, in one
-process per task of `TF_CONFIG` (docs/estimator.md). Without `TF_CONFIG` one process trains and
-evaluates.
+process per task of `TF_CONFIG` (docs/drop_in.md#estimators). Without `TF_CONFIG` one process
+trains and evaluates.
 """
 
-import argparse
 import os
 
 import tensorflow as tf
+from absl import app, flags
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "flats.csv")
 FIELDS = ["district", "street", "heating", "area", "rooms", "floor", "year", "rent", "let"]
@@ -16,16 +16,12 @@ DEFAULTS = [[""], [""], [""], [0.0], [0.0], [0.0], [0.0], [0.0], [0]]
 DISTRICTS = ["harbour", "hill", "mill", "old town", "station"]
 TESTED = 5  # every fifth row is for testing
 
-
-def parse_flags():
-  """Reads the program's own flags."""
-  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  parser.add_argument("--model_dir", default="flats_model")
-  parser.add_argument("--data", default=DATA)
-  parser.add_argument("--max_steps", type=int, default=600)
-  parser.add_argument("--batch_size", type=int, default=32)
-  parser.add_argument("--save_steps", type=int, default=200)
-  return parser.parse_args()
+flags.DEFINE_string("model_dir", "flats_model", "For checkpoints, summaries and exports.")
+flags.DEFINE_string("data", DATA, "The table.")
+flags.DEFINE_integer("max_steps", 600, "Global steps.")
+flags.DEFINE_integer("batch_size", 32, "Rows.")
+flags.DEFINE_integer("save_steps", 200, "From one checkpoint to the next.")
+FLAGS = flags.FLAGS
 
 
 def columns():
@@ -61,7 +57,7 @@ def read(path, testing):
   return numbered.filter(is_chosen).map(parse)
 
 
-def make_estimator(flags):
+def make_estimator():
   """Makes the classifier."""
   wide, deep = columns()
   return tf.estimator.DNNLinearCombinedClassifier(
@@ -69,35 +65,34 @@ def make_estimator(flags):
       dnn_feature_columns=deep, dnn_hidden_units=[32, 16],
       dnn_optimizer=tf.train.AdagradOptimizer(0.03),
       config=tf.estimator.RunConfig(
-          model_dir=flags.model_dir, tf_random_seed=1, save_checkpoints_steps=flags.save_steps,
+          model_dir=FLAGS.model_dir, tf_random_seed=1, save_checkpoints_steps=FLAGS.save_steps,
           keep_checkpoint_max=3, log_step_count_steps=100))
 
 
-def make_specs(flags, hooks=()):
+def make_specs(hooks=()):
   """Returns what to train on and what to evaluate on."""
   def train_input_fn():
-    rows = read(flags.data, testing=False).shuffle(500).repeat()
-    return rows.batch(flags.batch_size).prefetch(1)
+    rows = read(FLAGS.data, testing=False).shuffle(500).repeat()
+    return rows.batch(FLAGS.batch_size).prefetch(1)
 
   def eval_input_fn():
-    return read(flags.data, testing=True).batch(flags.batch_size)
+    return read(FLAGS.data, testing=True).batch(FLAGS.batch_size)
 
   wide, deep = columns()
   receive = tf.estimator.export.build_parsing_serving_input_receiver_fn(
       tf.feature_column.make_parse_example_spec(wide + deep))
   best = tf.estimator.BestExporter("best", receive, exports_to_keep=1)
   return (
-      tf.estimator.TrainSpec(train_input_fn, max_steps=flags.max_steps, hooks=hooks),
+      tf.estimator.TrainSpec(train_input_fn, max_steps=FLAGS.max_steps, hooks=hooks),
       tf.estimator.EvalSpec(eval_input_fn, steps=None, exporters=best, start_delay_secs=1,
                             throttle_secs=1))
 
 
-def main():
+def main(_):
   """Trains and evaluates, as the task that TF_CONFIG names."""
-  flags = parse_flags()
   tf.logging.set_verbosity(tf.logging.INFO)
-  tf.estimator.train_and_evaluate(make_estimator(flags), *make_specs(flags))
+  tf.estimator.train_and_evaluate(make_estimator(), *make_specs())
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

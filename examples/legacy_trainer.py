@@ -27,24 +27,19 @@ That starts all tasks on this machine. By hand, each in a shell of its own and i
         --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
 """
 
-import argparse
-
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 import tf1ps as dist
 
-
-def parse_flags():
-  """Reads the trainer's own flags."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--ps_hosts", default="127.0.0.1:2222,127.0.0.1:2223")
-  parser.add_argument("--worker_hosts", default="127.0.0.1:2224,127.0.0.1:2225")
-  parser.add_argument("--job_name", choices=["ps", "worker"], help="none: all tasks")
-  parser.add_argument("--task_index", type=int, default=0)
-  parser.add_argument("--steps", type=int, default=1000)
-  parser.add_argument("--checkpoint_dir", default=None)
-  return parser.parse_args()
+flags.DEFINE_list("ps_hosts", ["127.0.0.1:2222", "127.0.0.1:2223"], "Addresses of the ps.")
+flags.DEFINE_list("worker_hosts", ["127.0.0.1:2224", "127.0.0.1:2225"], "Those of the workers.")
+flags.DEFINE_enum("job_name", None, ["ps", "worker"], "None: all tasks.")
+flags.DEFINE_integer("task_index", 0, "Of this task in its job.")
+flags.DEFINE_integer("steps", 1000, "Global steps.")
+flags.DEFINE_string("checkpoint_dir", None, "None: no checkpoints.")
+FLAGS = flags.FLAGS
 
 
 def build_model():
@@ -65,41 +60,39 @@ def run_all():
   from tf1ps.launch import find_free_addresses, run_together
 
   hosts = find_free_addresses(4)
-  run_together(main, *[["--job_name=" + job, "--task_index=%d" % index] + [
+  run_together(lambda: app.run(main), *[["--job_name=" + job, "--task_index=%d" % index] + [
     "--ps_hosts=" + ",".join(hosts[:2]), "--worker_hosts=" + ",".join(hosts[2:])]
     for job, index in [("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1)]])
 
 
-def main():
+def main(_):
   """Serves as a ps, or trains as a worker."""
-  flags = parse_flags()
-  if not flags.job_name:
+  if not FLAGS.job_name:
     return run_all()
   tf.disable_v2_behavior()
-  cluster = tf.train.ClusterSpec({
-    "ps": flags.ps_hosts.split(","), "worker": flags.worker_hosts.split(",")})
-  server = dist.Server(cluster, job_name=flags.job_name, task_index=flags.task_index)
+  cluster = tf.train.ClusterSpec({"ps": FLAGS.ps_hosts, "worker": FLAGS.worker_hosts})
+  server = dist.Server(cluster, job_name=FLAGS.job_name, task_index=FLAGS.task_index)
 
-  if flags.job_name == "ps":
+  if FLAGS.job_name == "ps":
     server.join()
     return
 
   with tf.device(dist.replica_device_setter(
-      worker_device="/job:worker/task:%d" % flags.task_index, cluster=cluster)):
+      worker_device="/job:worker/task:%d" % FLAGS.task_index, cluster=cluster)):
     train_op, loss, global_step = build_model()
 
-  hooks = [tf.train.StopAtStepHook(last_step=flags.steps)]
+  hooks = [tf.train.StopAtStepHook(last_step=FLAGS.steps)]
   with dist.MonitoredTrainingSession(
-      master=server.target, is_chief=(flags.task_index == 0),
-      checkpoint_dir=flags.checkpoint_dir, hooks=hooks) as session:
+      master=server.target, is_chief=(FLAGS.task_index == 0),
+      checkpoint_dir=FLAGS.checkpoint_dir, hooks=hooks) as session:
     local_step = 0
     while not session.should_stop():
       _, value, step = session.run([train_op, loss, global_step])
       local_step += 1
       if local_step % 100 == 1:
         print("worker %d: step %d, global step %d, loss %.4f" % (
-          flags.task_index, local_step, np.asarray(step), value), flush=True)
+          FLAGS.task_index, local_step, np.asarray(step), value), flush=True)
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

@@ -14,8 +14,8 @@ from 0 to 2.
 What to look for: the values of w are the same in all lines, and its devices differ. Logical CPU
 devices take the place of GPUs.
 Toolkit: tf1ps.replication.build_in_graph_synchronous for central storage, and build_mirrored for
-both mirrored forms (docs/in_graph.md). ParameterServerStrategy is tf1ps' default: see
-programs/mnist_replica.py. TPUStrategy has no counterpart: tf1ps.v1 refuses a TPU.
+both mirrored forms (docs/replication.md#in-graph-by-hand). ParameterServerStrategy is tf1ps'
+default: see programs/mnist_replica.py. TPUStrategy has no counterpart: tf1ps.v1 refuses a TPU.
 
     $ python examples/strategies.py
     no strategy:          [1.0, 1.5, 1.75, 1.875], w on the default device
@@ -36,7 +36,6 @@ from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.replication import (
   build_in_graph_synchronous,
   build_mirrored,
-  group_config,
   watch_peers,
   with_cpu_devices,
 )
@@ -122,12 +121,11 @@ def in_one_process():
 def as_worker(index, hosts):
   """Trains together with the other worker."""
   own = "/job:worker/task:%d" % index
-  config = group_config("/job:worker/task:0", tf.ConfigProto(device_filters=[own]))
-  server = tf.train.Server({"worker": hosts}, "worker", index, config=config)
+  server = tf.train.Server({"worker": hosts}, "worker", index)
   model = build_mirrored(
     lambda device: tower(index), [own], optimizer, task_index=index, num_tasks=2)
   other = Task("worker", 1 - index, hosts[1 - index])
-  with BoundedSession(server.target, config=config) as session:
+  with BoundedSession(server.target) as session:
     with watch_peers(session, [other], timeout=60):
       values = train(session, model.train_op, [model.check_op, model.start_op])
   show("mirrored over tasks", values)

@@ -52,8 +52,9 @@ TIMING = {
 
 os.environ[MARK] = uuid.uuid4().hex
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+# TensorFlow logs as it does for users: what it logs, it also appends to the errors of later steps.
+os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)
 for name, value in (
-    ("TF_CPP_MIN_LOG_LEVEL", "2"),
     ("TF_ENABLE_ONEDNN_OPTS", "0"),  # else a line of noise, and other last digits
     ("CUDA_VISIBLE_DEVICES", "-1"),
     ("TF1PS_TIMING", json.dumps(TIMING)),
@@ -115,6 +116,9 @@ def pytest_collection_modifyitems(config, items):
     path = os.path.relpath(str(item.fspath), str(ROOT / "tests"))
     if path in ANY_TENSORFLOW:
       item.add_marker(pytest.mark.any_tensorflow)
+  # One process of pytest-xdist begins with those of v1, and mostly no other takes them: only that
+  # process imports tf.estimator.
+  items.sort(key=lambda item: os.path.dirname(str(item.fspath)) != str(ROOT / "tests" / "v1"))
   number, count = config.getoption("part") or (0, 1)
   others = [item for item in items if zlib.crc32(item.nodeid.encode()) % count != number
             and not item.get_closest_marker("every_part")]
@@ -123,12 +127,17 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if item not in set(others)]
 
 
+def pytest_collectstart():
+  """Switches Python's garbage collector off while modules of tests are imported."""
+  gc.disable()
+
+
 def pytest_collection_finish():
   """Has Python's garbage collector pass over all that was imported: to look at it takes a while."""
   # It chooses another Keras for the whole process, and so for all tests of it.
   assert "tf1ps.v1" not in sys.modules, "a module of tests imports tf1ps.v1: do it in a task"
-  gc.collect()
   gc.freeze()
+  gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -159,17 +168,29 @@ def slow_tests_are_not_looked_at(request):
     faulthandler.cancel_dump_traceback_later()
 
 
+def changed_names(before, after, imported):
+  """The variables that a test has changed, given the environments before and after it.
+
+  Args:
+    before: {name: value}.
+    after: the same.
+    imported: whether the test is the first to import TensorFlow. The import writes new variables,
+      which any later test has.
+  """
+  changed = {name for name in before.keys() | after.keys()
+             if before.get(name) != after.get(name)} - {"PYTEST_CURRENT_TEST"}
+  return changed & before.keys() if imported else changed
+
+
 @pytest.fixture(autouse=True)
 def the_environment_stays():
   """Fails a test that leaves another environment to the tests after it, in whatever order they run.
 
   A test that calls `monkeypatch.setenv` first may run code that sets the variable.
   """
-  before = dict(os.environ)
+  before, had = dict(os.environ), "tensorflow" in sys.modules
   yield
-  after = dict(os.environ)
-  changed = {name for name in before.keys() | after.keys()
-             if before.get(name) != after.get(name)} - {"PYTEST_CURRENT_TEST"}
+  changed = changed_names(before, dict(os.environ), not had and "tensorflow" in sys.modules)
   for name in changed:
     os.environ.pop(name, None)
     if name in before:

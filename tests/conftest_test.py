@@ -57,8 +57,8 @@ def test_a_process_that_ends_shortly_after_is_no_fault(tmp_path):
   assert "1 passed" in result.stdout
 
 
-@pytest.mark.parametrize("name", ["TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS",
-                                  "CUDA_VISIBLE_DEVICES", "TF1PS_TEST_SESSION"])
+@pytest.mark.parametrize("name", ["TF_ENABLE_ONEDNN_OPTS", "CUDA_VISIBLE_DEVICES",
+                                  "TF1PS_TEST_SESSION"])
 def test_the_environment_is_set_for_this_process_and_those_that_it_starts(name):
   output = subprocess.check_output(
       [sys.executable, "-c", "import os, tf1ps; print(os.environ['{}'])".format(name)], cwd=os.sep)
@@ -95,3 +95,12 @@ def test_always():
 def test_no_part(text):
   with pytest.raises(argparse.ArgumentTypeError, match="such as 7/4"):
     tests.conftest.part(text)
+
+
+@pytest.mark.parametrize("after, imported, expected", [
+  ({"kept": "1", "PYTEST_CURRENT_TEST": "a"}, False, set()),
+  ({"kept": "2", "new": "1"}, False, {"kept", "new"}),
+  ({"kept": "2", "new": "1"}, True, {"kept"}),  # TensorFlow's import writes new variables
+  ({}, True, {"kept"})])
+def test_a_test_may_change_no_variable(after, imported, expected):
+  assert tests.conftest.changed_names({"kept": "1"}, after, imported) == expected

@@ -23,7 +23,7 @@ from tf1ps.training import job_summaries, staleness_recorder, traffic_report
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # 0.98 as a rule; 0.94 has been seen where a worker was held up between gradient and update.
 LEARNT = re.compile(r"test accuracy (0\.[89]|1\.0)")
-FIRST = "docs/first_program.md"
+FIRST = "docs/programs.md"
 DOCUMENTS = ["README.md", "BUILD.md", "examples/README.md", "examples/data/README.md"] + sorted(
   str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))
 
@@ -95,7 +95,7 @@ def test_first_program_on_one_machine(start, linear):
   arguments, = [a for a in of_program(FIRST, "tf1ps-local") if "linear.py" in a[0]]
   output = launcher(start, arguments, linear)
   assert "test error 0." in output
-  logs = re.search(r"logs in (\S+), removed after a good end without --log_dir", output).group(1)
+  logs = re.search(r"logs in (\S+) until a good end", output).group(1)
   assert not os.path.exists(logs)
 
 
@@ -109,7 +109,7 @@ def test_first_program_by_itself(linear):
 
 @pytest.mark.slow
 def test_docs_a_job_from_python(linear):
-  (linear / "trains.py").write_text(block_with("docs/programs.md", "# trains.py"))
+  (linear / "trains.py").write_text(block_with("docs/training.md", "# trains.py"))
   done = subprocess.run([sys.executable, "trains.py"], cwd=str(linear), check=True, timeout=100,
                         stdout=subprocess.PIPE, universal_newlines=True)
   assert re.match(r"step 30[01]: error 0\.\d{3}$", done.stdout.splitlines()[-1]), done.stdout
@@ -224,14 +224,14 @@ def test_docs_two_jobs_on_one_ps_and_their_reset(start, tmp_path):
       text = text.replace(host, address)
     return start(name, program_tasks.run_program, name, text.split("\n"), tmp_path)
 
-  arguments, = of_program("docs/containers.md", "tf1ps-ps")
+  arguments, = of_program("docs/cluster.md", "tf1ps-ps")
   begin("tf1ps-ps", arguments).wait_for("serving at")
-  workers = [begin("tf1ps-worker", a) for a in of_program("docs/containers.md", "tf1ps-worker")]
+  workers = [begin("tf1ps-worker", a) for a in of_program("docs/cluster.md", "tf1ps-worker")]
   assert len(workers) == 2
   end_well(workers)
   assert all("test accuracy 0." in worker.output for worker in workers)
   codes = []
-  for arguments in of_program("docs/containers.md", "tf1ps-reset"):
+  for arguments in of_program("docs/cluster.md", "tf1ps-reset"):
     task = begin("tf1ps-reset", arguments)
     codes.append(task.wait())
     assert task.lines[0].startswith("/job:ps/task:0 at %s: cleared " % hosts["a:2222"])
@@ -253,7 +253,7 @@ def test_make_clean_removes_what_was_built_here_and_nothing_else(tmp_path, monke
   monkeypatch.setenv("MAKEFLAGS", " -- VENV=%s" % elsewhere)  # as `make VENV=... test` hands it on
   built = [here / name for name in (
     ".venv", ".venv-legacy", "dist", "build", "site", "docs/api", "x.egg-info", ".pytest_cache",
-    ".ruff_cache", "tf1ps/__pycache__")]
+    ".ruff_cache", ".mypy_cache", "tf1ps/__pycache__")]
   for folder in built + [elsewhere, here / "tests"]:
     folder.mkdir(parents=True)
   (here / "Makefile").write_text((ROOT / "Makefile").read_text())
@@ -266,12 +266,12 @@ def test_make_clean_removes_what_was_built_here_and_nothing_else(tmp_path, monke
 
 @pytest.mark.slow
 def test_docs_lines_of_files(start, tmp_path):
-  (tmp_path / "lines.py").write_text(block_with("docs/pipelines.md", "# lines.py"))
+  (tmp_path / "lines.py").write_text(block_with("docs/data.md", "# lines.py"))
   (tmp_path / "data").mkdir()
   for index in range(2):
     (tmp_path / "data" / ("%d.csv" % index)).write_text("x,y\n" + "".join(
       "%g,%g\n" % (number / 50, number / 25) for number in range(50)))
-  arguments, = [a for a in of_program("docs/pipelines.md", "tf1ps-local") if "lines.py" in a[0]]
+  arguments, = [a for a in of_program("docs/data.md", "tf1ps-local") if "lines.py" in a[0]]
   assert re.search(r"test error 0\.[0-4]", launcher(start, arguments, tmp_path))
 
 
@@ -289,9 +289,8 @@ COVERED = [
   (r"python3 -m venv \.venv$|\.venv/bin/pip install|\.venv/bin/python -m pytest$", "Makefile"),
   (r"tf1ps-local --program=examples/digits.py --num_ps=2",
    "test_first_program_shows_what_make_train_calls"),
-  (r"tf1ps-local --program=examples/digits.py --sync_replicas", "test_docs_synchronous_updates"),
-  (r"tf1ps-local --program=examples/digits.py --num_workers=3", "test_docs_staleness"),
-  (r"tf1ps-local --program=examples/digits.py --num_workers=2 --epochs=5 --", "test_docs_steps"),
+  (r"tf1ps-local --program=examples/digits.py --(sync_replicas|num_workers=3|num_workers=2 "
+   "--epochs=5 --|epochs=5 --num_workers=2 )", "test_docs_of_several_local_jobs"),
   (r"tf1ps-local --program=examples/digits.py --num_workers=2 --steps=400 ",
    "test_docs_learning_rate"),
   (r"tf1ps-local --program=examples/digits.py --shard=dynamic", "test_docs_ranges_by_flag"),
@@ -299,11 +298,9 @@ COVERED = [
   (r"srun --nodes=2 --ntasks=4 tf1ps-task --program=examples/digits.py", "tests/cli/task_test.py"),
   (r"srun --ntasks=3 tf1ps-run --cluster_resolver=slurm trainer.py", "tests/cli/run_test.py"),
   (r"tf1ps-local .*--trace_steps=", "tests/monitoring/step_tracer_test.py"),
-  (r"tf1ps-local --program=examples/digits.py --epochs=5 --num_workers=2 ",
-   "test_docs_replication_by_flags"),
   (r"tf1ps-local --program=examples/bags.py", "tests/transfer/documents_test.py"),
-  (r"\.venv/bin/tensorboard --logdir", "TensorBoard's own program"),
-  (r"tf1ps-local --program=examples/digits.py --epochs=300 .* --tensorboard",
+  (r"tensorboard --logdir", "TensorBoard's own program"),
+  (r"tf1ps-local --program=examples/digits.py --epochs=300 .* --evaluator",
    "tests/end_to_end/tensorboard_test.py"),
   (r"tf1ps-local --program=two_optimizers.py", "test_docs_two_optimizers"),
   (r"tf1ps-local --program=linear.py", "test_first_program_on_one_machine"),
@@ -322,8 +319,8 @@ COVERED = [
   (r"python examples/(ensemble_queues|fill_queue|model_parallel)\.py", "tests/examples"),
   (r"tf1ps-run (trainer\.py|-m trainers\.wide) --job_name=", "tests/cli/run_test.py"),
   (r"TF_CONFIG=.* tf1ps-run examples/flats\.py ", "tests/v1/estimator_jobs_test.py"),
-  (r"\.venv/bin/tf1ps-local .*--metrics_port=", "tests/monitoring/metrics_test.py"),
-  (r"(\.venv/bin/)?tf1ps-(status|top) ", "tests/monitoring/status_test.py"),
+  (r"tf1ps-local .*--metrics_port=", "tests/monitoring/metrics_test.py"),
+  (r"tf1ps-(status|top) ", "tests/monitoring/status_test.py"),
   (r"tf1ps-doctor ", "tests/doctor/page_test.py"),
   (r"tf1ps-(deploy render |task --ps_hosts=a:|local --program=tf1ps_examples)",
    "tests/deploy/page_test.py"),
@@ -344,10 +341,10 @@ def test_every_command_is_run_somewhere(document):
 
 
 def test_docs_have_the_tags_of_the_summaries():
-  page = (ROOT / "docs/tensorboard.md").read_text(encoding="utf-8")
+  page = (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
   for tag in (traffic_report.TAG, staleness_recorder.TAG, summaries.StepCounter.TAG,
               job_summaries.FLAGS_TAG, job_summaries.STEPS_TAG, job_summaries.QUEUES_TAG):
-    assert "| `%s" % tag in page
+    assert "|`%s" % tag in page
   assert "`%s...`" % job_summaries.EXAMPLES_TAG in page
   assert "`checkpoints/%s/`" % evaluator.SUMMARIES in page
 
@@ -355,7 +352,7 @@ def test_docs_have_the_tags_of_the_summaries():
 @pytest.mark.slow
 def test_docs_a_cluster_in_a_notebook(linear):
   (linear / "notebook.py").write_text("from linear import input_fn, model_fn\n" + block_with(
-    "docs/programs.md", "# A cell of a notebook"))
+    "docs/training.md", "# A cell of a notebook"))
   done = subprocess.run([sys.executable, "notebook.py"], cwd=str(linear), stdout=subprocess.PIPE,
                         universal_newlines=True, check=True, timeout=120)
   step, metrics = done.stdout.splitlines()[-1].split(" ", 1)
@@ -372,9 +369,9 @@ def test_docs_a_coordinator(tmp_path):
 
 @pytest.mark.slow
 def test_docs_two_optimizers(start, tmp_path):
-  program = block_with("docs/programs.md", "import numpy as np\n")
+  program = block_with("docs/training.md", "import numpy as np\n")
   (tmp_path / "two_optimizers.py").write_text(program)
-  arguments, = [a for a in of_program("docs/programs.md", "tf1ps-local") if "two_opt" in a[0]]
+  arguments, = [a for a in of_program("docs/training.md", "tf1ps-local") if "two_opt" in a[0]]
   output = launcher(start, arguments, tmp_path)
   assert output.count("a hook of the program requested the stop, exit code 0") >= 1
   assert re.search(r"test loss 0\.0\d+ at step (\d+) ", output)
@@ -389,14 +386,15 @@ def test_queues_two_programs(start, tmp_path):
   _, trainer, loader = [start(role, program_tasks.run_file, "shared.py", [role], tmp_path)
                         for role in ("ps", "trainer", "loader")]
   end_well([loader, trainer])
-  assert trainer.lines[-4:] == ["[1. 2.]", "[3. 4.]", "[5. 6.]", "the loader is done"]
+  assert harness.without_logs(trainer.lines)[-4:] == [
+    "[1. 2.]", "[3. 4.]", "[5. 6.]", "the loader is done"], trainer.output
 
 
 @pytest.mark.parametrize("last, said", [
   ("4,4", "the data has ended"),
   ("4,x", "data.csv:4: Field 1 in record 0 is not a valid float: x")])
 def test_pipelines_loop(start, tmp_path, last, said):
-  (tmp_path / "loop.py").write_text(block_with("docs/pipelines.md", "# loop.py"))
+  (tmp_path / "loop.py").write_text(block_with("docs/data.md", "# loop.py"))
   (tmp_path / "data.csv").write_text("1,1\n2,2\n3,3\n%s\n" % last)
   task = start("loop", program_tasks.run_file, "loop.py", ["data.csv"], tmp_path)
   code = task.wait()
@@ -405,22 +403,15 @@ def test_pipelines_loop(start, tmp_path, last, said):
 
 
 @pytest.mark.slow
-def test_docs_synchronous_updates(start, tmp_path):
-  (tmp_path / "examples").symlink_to(ROOT / "examples")
-  arguments, = of_program("docs/synchronous.md", "tf1ps-local")
-  assert LEARNT.search(launcher(start, arguments, tmp_path))
-
-
-@pytest.mark.slow
 def test_docs_ranges_by_flag(start, tmp_path):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
-  arguments, = of_program("docs/shares.md", "tf1ps-local")
+  arguments, = [a for a in of_program("docs/data.md", "tf1ps-local") if "--shard=dynamic" in a]
   assert LEARNT.search(launcher(start, arguments, tmp_path))
 
 
 @pytest.mark.slow
 def test_docs_ranges_by_hand(start, tmp_path):
-  (tmp_path / "ranges.py").write_text(block_with("docs/shares.md", "# ranges.py"))
+  (tmp_path / "ranges.py").write_text(block_with("docs/data.md", "# ranges.py"))
   for index in range(7):
     (tmp_path / ("%d.txt" % index)).write_text("".join("%d\n" % n for n in range(index, 30, 7)))
   hosts = harness.addresses(3)
@@ -435,33 +426,27 @@ def test_docs_ranges_by_hand(start, tmp_path):
 
 
 @pytest.mark.slow
-def test_docs_staleness(start, tmp_path):
-  (tmp_path / "examples").symlink_to(ROOT / "examples")
-  arguments, = of_program("docs/staleness.md", "tf1ps-local")
-  assert LEARNT.search(launcher(start, arguments, tmp_path))
-
-
-@pytest.mark.slow
 def test_docs_learning_rate(start, tmp_path):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
-  arguments, = [a for a in of_program("docs/programs.md", "tf1ps-local") if "--steps=400" in a]
+  arguments, = [a for a in of_program("docs/training.md", "tf1ps-local") if "--steps=400" in a]
   assert LEARNT.search(launcher(start, arguments, tmp_path))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page, number, count", [
-  (page, number, count) for page, count in (("steps", 2), ("replication", 3))
+  (page, number, count) for page, count in (("transfer", 2), ("replication", 5))
   for number in range(count)])
 def test_docs_of_several_local_jobs(start, tmp_path, page, number, count):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
-  found = of_program("docs/%s.md" % page, "tf1ps-local")
+  found = [a for a in of_program("docs/%s.md" % page, "tf1ps-local")
+           if page == "replication" or "--num_workers=2" in a and "--epochs=5" in a]
   assert len(found) == count
   assert LEARNT.search(launcher(start, found[number], tmp_path))
 
 
 @pytest.mark.slow
 def test_synchronous_replicas_by_hand(start, tmp_path):
-  program = block_with("docs/synchronous.md", "# replicas.py")
+  program = block_with("docs/replication.md", "# replicas.py")
   for number, address in zip((2231, 2232, 2233), harness.addresses(3)):
     program = program.replace("127.0.0.1:%d" % number, address)
   (tmp_path / "replicas.py").write_text(program)
@@ -469,14 +454,17 @@ def test_synchronous_replicas_by_hand(start, tmp_path):
            for argv in (["ps", "0"], ["worker", "0"], ["worker", "1"])]
   end_well(tasks)
   for worker in tasks[1:]:
-    assert "(1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)" in worker.output.replace("\n", "")
+    # The numbers have no end of line, and TensorFlow's log may stand behind one of them.
+    numbers = re.findall(r"\(\d,[\d.]+\)", worker.output)
+    assert "".join(numbers) == "(1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)", worker.output
 
 
 def test_what_a_step_sends(start, tmp_path):
-  (tmp_path / "sends.py").write_text(block_with("docs/traffic.md", "# sends.py"))
+  (tmp_path / "sends.py").write_text(block_with("docs/monitoring.md", "# sends.py"))
   task = start("sends.py", program_tasks.run_file, "sends.py", [], tmp_path)
   end_well([task])
-  table = block_with("docs/traffic.md", "a step ").splitlines()
+  table = block_with("docs/monitoring.md", "a step ").splitlines()
   shown = len(table) if tf.version.VERSION >= "2" else 0  # of 1.15 only what comes down is the same
-  assert task.lines[-len(table):][:shown] == table[:shown]
-  assert [line[:48] for line in task.lines[-len(table):][:4]] == [line[:48] for line in table[:4]]
+  lines = harness.without_logs(task.lines)[-len(table):]
+  assert lines[:shown] == table[:shown]
+  assert [line[:48] for line in lines[:4]] == [line[:48] for line in table[:4]]

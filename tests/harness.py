@@ -11,6 +11,7 @@ import glob
 import multiprocessing.connection
 import os
 import random
+import re
 import signal
 import socket
 import threading
@@ -19,8 +20,16 @@ import time
 from tf1ps.launch import fork_server, ports
 
 LIMIT = 60.0  # seconds; for whatever takes one or two on a machine that has nothing else to do
+# A line of TensorFlow's log, or one that goes on with it.
+_LOGGED = re.compile(r"(\d{4}-\d\d-\d\d [\d:.]+: )?[IWE](\d{4} | tensorflow/)"
+                     r"|Additional GRPC error information|:UNKNOWN:Error|:\{\"created\":")
 _BLOCK = 200  # ports that a process of tests takes for itself at a time
 _blocks = []  # the sockets by which other processes of tests know that a block is taken
+
+
+def without_logs(lines):
+  """Returns the lines that TensorFlow's own log has not written."""
+  return [line for line in lines if not _LOGGED.match(line)]
 
 
 class Task(object):
@@ -46,14 +55,23 @@ class Task(object):
     with self._news:
       return "\n".join(self.lines)
 
+  @property
+  def last_line(self):
+    """The last line that is not of TensorFlow's own log, whose threads may write after it."""
+    with self._news:
+      return without_logs(self.lines)[-1]
+
   def wait_for(self, text, limit=LIMIT, since=0):
-    """Waits for a line with this text behind the first `since` ones; returns the line."""
+    """Waits for a line with this text behind the first `since` ones; returns the line.
+
+    TensorFlow's own log does not count, in which a word like "up" may stand.
+    """
     until = time.monotonic() + limit
     position = since
     with self._news:
       while True:
         for line in self.lines[position:]:
-          if text in line:
+          if text in line and not _LOGGED.match(line):
             return line
         position = len(self.lines)
         left = until - time.monotonic()
@@ -172,6 +190,26 @@ def _is_moving(pid):
   return False
 
 
+class Repeated(threading.Thread):
+  """Does something again and again beside a block."""
+
+  def __init__(self, every):
+    super().__init__(daemon=True)
+    self._end, self._every = threading.Event(), every
+
+  def __enter__(self):
+    self.start()
+    return self
+
+  def __exit__(self, *error):
+    self._end.set()
+    self.join()
+
+  def run(self):
+    while not self._end.wait(self._every):
+      self.act()
+
+
 def wait_until(condition, limit=LIMIT, what="the condition"):
   """Waits until condition() is true; returns what it returned.
 
@@ -187,6 +225,22 @@ def wait_until(condition, limit=LIMIT, what="the condition"):
       raise AssertionError("%s has not come within %g s" % (
         what() if callable(what) else what, limit))
     pause.wait(0.02)
+
+
+def tcp_sockets(pid):
+  """The TCP sockets of a process, as its (own port, state), "01" connected, "0A" listening."""
+  sockets, found = set(), []
+  for descriptor in os.listdir("/proc/%d/fd" % pid):
+    try:
+      sockets.add(os.readlink("/proc/%d/fd/%s" % (pid, descriptor)))
+    except FileNotFoundError:
+      continue  # a connection that has ended
+  for kind in ("tcp", "tcp6"):
+    with open("/proc/%d/net/%s" % (pid, kind)) as file:
+      rows = [line.split() for line in list(file)[1:]]
+    found += [(int(row[1].rpartition(":")[2], 16), row[3]) for row in rows
+              if "socket:[%s]" % row[9] in sockets]
+  return found
 
 
 def addresses(count):

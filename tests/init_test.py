@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 
@@ -13,8 +15,9 @@ NAMES = ["ClusterCoordinator", "Coordinator", "Error", "FIFOQueue",
          "GreedyLoadBalancingStrategy", "ModelSpec",
          "MonitoredTrainingSession",
          "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue", "Server",
-         "Supervisor", "SyncReplicasOptimizer", "byte_size_load_fn", "local_cluster", "main",
-         "replica_device_setter", "run_local", "start_queue_runners"]
+         "Supervisor", "SyncReplicasOptimizer", "byte_size_load_fn", "evaluate", "export",
+         "local_cluster", "main", "predict", "replica_device_setter", "run_local",
+         "start_queue_runners"]
 PROGRAM = """
 import json, sys
 import tf1ps
@@ -59,3 +62,18 @@ def test_another_name_is_refused_as_python_does():
     getattr(tf1ps, "FIFOqueue")  # noqa: B009
   with pytest.raises(ImportError, match="cannot import name 'absent'"):
     from tf1ps import absent  # noqa: F401
+
+
+@pytest.mark.parametrize("level, is_quiet", [
+  (None, True), pytest.param("0", False, marks=pytest.mark.slow)])
+def test_the_first_use_of_a_name_imports_tensorflow_quietly(level, is_quiet):
+  environment = {name: value for name, value in os.environ.items()
+                 if name != "TF_CPP_MIN_LOG_LEVEL"}
+  environment.update({"TF_CPP_MIN_LOG_LEVEL": level} if level else {})
+  done = subprocess.run(
+    [sys.executable, "-c", "import tf1ps; tf1ps.ModelSpec; import tensorflow.compat.v1 as tf\n"
+     "with tf.Graph().as_default(), tf.Session() as session:\n"
+     "  print(session.run(tf.constant(3)))"],
+    stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True, env=environment)
+  assert done.stdout == b"3\n"
+  assert (re.search(rb"(?m)^(I0000|.*: I )", done.stderr) is None) == is_quiet, done.stderr

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 import urllib.request
 
 import tensorflow.compat.v1 as tf
 
-from tests import links_tasks, program_tasks
+from tests import links_tasks, program_tasks, strangers
 from tests.cluster_tasks import say
 from tf1ps import links
 from tf1ps.cluster import call_within
@@ -52,6 +53,20 @@ def shake_hands(namespace, address, folder):
         say("read", link.recv(100))
   except (ssl.SSLError, OSError) as error:
     say("nothing:", error)
+
+
+def hold_half_open(address, namespace=None):
+  """Keeps 300 connections half-open, renewed every 4 s, until it is killed."""
+  if namespace is not None:
+    enter(namespace)
+  pause = threading.Event()
+  while True:
+    try:
+      with strangers.half_open(address, 300):
+        say("open")
+        pause.wait(4.0)
+    except OSError:  # the task is away
+      pause.wait(0.1)
 
 
 def scrape(port):

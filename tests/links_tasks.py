@@ -33,7 +33,7 @@ def echo(folder, address, hidden=0, relayed=0):
     second = socket.socket()
     second.bind(("", extra))
     second.listen(16)
-    threading.Thread(target=_echo_all, args=(second,), daemon=True).start()
+    threading.Thread(target=echo_all, args=(second,), daemon=True).start()
   try:
     links.listen(host, int(port))
     if relayed:
@@ -42,17 +42,17 @@ def echo(folder, address, hidden=0, relayed=0):
     say("no:", error, error.is_taken)
     return 0
   say("up", sidecar())
-  _echo_all(server)
+  echo_all(server)
 
 
 def sidecar():
   """The process id of this process's sidecar."""
-  from tf1ps.links import entrance
+  from tf1ps.links import task_side
 
-  return entrance._links.process.pid
+  return task_side._links.process.pid
 
 
-def _echo_all(server):
+def echo_all(server):
   while True:
     connection, _ = server.accept()
     threading.Thread(target=_echo, args=(connection,), daemon=True).start()
@@ -100,9 +100,9 @@ def call(folder, *addresses, size=3000000):
 
 def ask_a_stopped_sidecar(folder):
   """A task whose sidecar stands still."""
-  from tf1ps.links import entrance
+  from tf1ps.links import task_side
 
-  entrance.TIMING = entrance.TIMING._replace(sidecar_limit=0.5)
+  task_side.TIMING = task_side.TIMING._replace(sidecar_limit=0.5)
   _enter(folder)
   os.kill(sidecar(), signal.SIGSTOP)
   found = "an answer"

@@ -1,7 +1,9 @@
 """What the tests of plain sessions run as processes: programs with nothing but these."""
 from __future__ import annotations
 
+import os
 import sys
+import threading
 
 import tensorflow.compat.v1 as tf
 
@@ -37,6 +39,8 @@ def _run_program(jobs, job, index, how):
   one, take = done.enqueue(1), done.dequeue()
   if job == "ps" and how in ("a worker without a session", "nothing"):
     server.join()
+  if job == "ps" and how == "a ps that sleeps":
+    threading.Event().wait()
   if job == "ps":
     session = Session(server.target)
     for _ in jobs["worker"]:
@@ -76,7 +80,7 @@ def _queue_and_model():
   return done, step, insert, tf.raw_ops.LookupTableSizeV2(table_handle=table)
 
 
-def await_queue(jobs, kind):
+def await_queue(jobs, kind, may_end):
   """A ps whose own program takes three elements out of a queue, where others call join."""
   server = tf1ps.Server(jobs, "ps", 0)
   with tf.Graph().as_default():
@@ -86,6 +90,11 @@ def await_queue(jobs, kind):
     for _ in range(3):
       say("took", session.run(take))
     say("all taken")
+  if kind == "ours":
+    end_open_sessions()  # as at the end of a program: a forked process leaves it out
+  else:  # without tf1ps, its end may come before the answer to the last element
+    harness.wait_until(lambda: os.path.exists(may_end))
+    os._exit(0)  # the close of a stock session waits for the worker, which has left
 
 
 def report_to_queue(jobs, elements):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import sys
 import threading
@@ -139,3 +140,12 @@ def start_later(address):
   server.start()
   with tf.Graph().as_default(), tf.Session(server.target) as session:
     say("answers", session.run(tf.constant(7)))
+
+
+def serve_with_few_files(jobs, count):
+  """A ps whose process may open so many files at first."""
+  hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+  resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+  tf1ps.Server(jobs, "ps", 0)
+  say("up")
+  stay()

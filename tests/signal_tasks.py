@@ -1,6 +1,8 @@
 """What the tests of signals run as processes: main threads that are blocked in TensorFlow."""
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import threading
 import time
@@ -29,6 +31,15 @@ def leave_when_told(limit):
   say("handlers", *[signal.getsignal(n) in (signal.SIG_DFL, signal.default_int_handler)
                     for n in (signal.SIGINT, signal.SIGTERM)], signal.set_wakeup_fd(-1))
   return 100 + watch.signum
+
+
+def leave_with_many_files(limit):
+  """As `leave_when_told`, in a process whose next descriptor is above 1023."""
+  _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+  resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+  while os.dup(0) < 1024:
+    pass
+  return leave_when_told(limit)
 
 
 def stay_blocked(limit, extension=0.0):
@@ -94,3 +105,15 @@ def _wait_for(condition):
   while not condition():
     assert time.monotonic() < until
     pause.wait(0.01)
+
+
+def make_another_error_of_an_exit():
+  """What a program may do with the exit of a signal: the watch still knows the signal."""
+  watch, other = signals.ExitWatch(), None
+  with watch:
+    try:
+      say("ready")
+      threading.Event().wait(60)
+    except SystemExit as error:
+      other = ValueError(str(error))
+  say("number", watch.number, "error", repr(other))

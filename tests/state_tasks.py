@@ -1,4 +1,4 @@
-"""What the tests of state run as processes: writers of control records, and clients of a keeper."""
+"""What the tests of state run as processes: writers of control records, and their clients."""
 from __future__ import annotations
 
 import signal
@@ -38,12 +38,13 @@ def write(jobs, index, threads, count):
   say("written")
 
 
-def lose_keeper(jobs, ps_pid):
-  """A worker whose keeper stands still and goes on, dies and comes back; says how calls end."""
+def lose_control_task(jobs, ps_pid):
+  """A worker whose control task stands still, goes on, dies and comes back; says how calls end."""
   table = control.ControlTable(*start_server(jobs, "worker", 0))
 
   def call(what, function, *args):
-    # As if it were told so: little patience with a keeper that is not there, much with one that is.
+    # As if it were told so: little patience with a control task that is not there, much with one
+    # that is.
     table._limit = 0.8 if what.startswith(("stopped", "killed")) else 20.0
     began = time.monotonic()
     try:
@@ -71,8 +72,8 @@ def lose_keeper(jobs, ps_pid):
 
 def member(jobs, index, heartbeat_timeout, container=""):
   """A worker that beats, and says whenever it knows other members or finds others lost."""
-  target, own, keeper = start_server(jobs, "worker", index)
-  table = control.ControlTable(target, own, keeper)
+  target, own, control_task = start_server(jobs, "worker", index)
+  table = control.ControlTable(target, own, control_task)
   sender = heartbeat.Heartbeat(table, own, "worker", container, heartbeat_timeout)
   sender.start()
   said = None

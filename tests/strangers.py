@@ -20,6 +20,19 @@ def silent():
 
 
 @contextlib.contextmanager
+def half_open(address, count, source="", first=b""):
+  """Opens connections, sends the first bytes on each, and no more; yields the sockets."""
+  host, port = address.rsplit(":", 1)
+  with contextlib.ExitStack() as stack:
+    connections = []
+    for _ in range(count):
+      connections.append(stack.enter_context(
+        socket.create_connection((host, int(port)), 20, source_address=(source, 0))))
+      connections[-1].sendall(first)
+    yield connections
+
+
+@contextlib.contextmanager
 def talker(answer):
   """Answers each connection with some bytes, and closes it; yields the address."""
   with socket.socket() as listening:
@@ -39,9 +52,11 @@ def talker(answer):
 
 
 @contextlib.contextmanager
-def web_server():
-  """A web server; yields its address."""
-  with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+def web_server(status=501):
+  """A web server, which is no proxy: it answers CONNECT with a status; yields its address."""
+  handler = type("Handler", (http.server.BaseHTTPRequestHandler,), {
+    "do_CONNECT": lambda request: request.send_error(status)})
+  with http.server.HTTPServer(("127.0.0.1", 0), handler) as server:
     with _in_background(lambda: server.serve_forever(0.02)):
       yield "127.0.0.1:%d" % server.server_port
       server.shutdown()

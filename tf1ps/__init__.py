@@ -20,11 +20,12 @@ _NAMES = {
   "launch": ["local_cluster"],
   "pipeline": ["Coordinator", "start_queue_runners"],
   "placement": ["GreedyLoadBalancingStrategy", "byte_size_load_fn", "replica_device_setter"],
-  "program": ["ModelSpec"],
+  "program": ["ModelSpec", "evaluate", "export", "predict"],
   "replication": ["SyncReplicasOptimizer"],
   "session": ["MonitoredTrainingSession", "Supervisor"],
   "state": ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"],
 }
+_WITHOUT_TENSORFLOW = ("cli", "compat")
 _ROOM_OF = {name: room for room, names in _NAMES.items() for name in names}
 
 __all__ = ["__version__"] + sorted(_ROOM_OF)
@@ -33,6 +34,8 @@ __all__ = ["__version__"] + sorted(_ROOM_OF)
 def __getattr__(name):
   if name not in _ROOM_OF:
     raise AttributeError("module 'tf1ps' has no attribute %r" % name)
+  if _ROOM_OF[name] not in _WITHOUT_TENSORFLOW:
+    importlib.import_module("tf1ps.compat").import_quietly()
   if name == "Server":
     importlib.import_module("tf1ps.state.ending")  # has Server.join wait for the end of the job
   value = getattr(importlib.import_module("tf1ps." + _ROOM_OF[name]), name)

@@ -26,6 +26,14 @@ def parser(description):
   return made
 
 
+def prepare(tf, args):
+  """Chooses graph mode, a quiet log, and the kind of variables that the command line asks for."""
+  tf.disable_v2_behavior()
+  tf.logging.set_verbosity("ERROR")
+  if args.variables == "resource":
+    tf.enable_resource_variables()
+
+
 def make_optimizer(tf, args, model):
   """The optimizer that the command line asks for."""
   if args.optimizer == "adam":

@@ -2,7 +2,8 @@
 
 One process for each ps and each worker. A ps joins. A worker places the variables by
 `tf.train.replica_device_setter` on the ps, and runs its train_op in a loop; the session is a plain
-one, or with `--session=monitored` a `tf.train.MonitoredTrainingSession` with its default hooks.
+one, with `--session=monitored` a `tf.train.MonitoredTrainingSession` with its default hooks, or
+with `--session=supervisor` that of a `tf.train.Supervisor`.
 
 With `--unroll=8` the script writes eight steps into one run by hand: each draws a batch of its own
 after the one before, and reads the variables after the update before. It shows what a loop of fewer
@@ -25,17 +26,16 @@ from benchmarks import counters, models  # noqa: E402
 def make_parser():
   """The command line of this script."""
   parser = arguments.parser(__doc__.splitlines()[0])
-  parser.add_argument("--session", default="plain", choices=["plain", "monitored"])
+  parser.add_argument("--session", default="plain", choices=["plain", "monitored", "supervisor"])
   parser.add_argument("--unroll", type=int, default=1, help="steps in one run")
+  parser.add_argument("--channels", type=int, default=0, help="connections to each task; 0: one")
   parser.add_argument("--threads", type=int, default=0, help="of each pool; 0: TensorFlow's choice")
   return parser
 
 
 def build(args, cluster, evaluates=True):
   """Builds the graph; returns its train_op and, where asked for, the loss of what is held out."""
-  model = models.get(args.model)
-  data = models.data(model, args.seed, args.minibatches)
-  variables = models.graph_variables(tf, model, args.seed)
+  model, data, variables = models.of_arguments(tf, args)
   worker = "/job:worker/task:%d" % args.task_index
   batches = models.dataset(tf, data.features, data.labels)
   if len(cluster["worker"]) > 1:
@@ -88,6 +88,11 @@ def open_session(args, target, config):
           target, is_chief, folder if is_chief else None, config=config) as session:
         yield session
     return
+  if args.session == "supervisor":
+    with tempfile.TemporaryDirectory() as folder:
+      supervisor = tf.train.Supervisor(is_chief=is_chief, logdir=folder, recovery_wait_secs=1)
+      yield supervisor.prepare_or_wait_for_session(target, config)
+    return
   init = tf.global_variables_initializer()
   ready = tf.report_uninitialized_variables()
   with tf.Session(target, config=config) as session:
@@ -101,13 +106,12 @@ def open_session(args, target, config):
 def main():
   """Runs a task."""
   args = make_parser().parse_args()
-  tf.disable_v2_behavior()
-  tf.logging.set_verbosity("ERROR")
-  if args.variables == "resource":
-    tf.enable_resource_variables()
+  arguments.prepare(tf, args)
   cluster = {"ps": args.ps_hosts.split(","), "worker": args.worker_hosts.split(",")}
   config = tf.ConfigProto(
     inter_op_parallelism_threads=args.threads, intra_op_parallelism_threads=args.threads)
+  if args.channels:
+    config.rpc_options.num_channels_per_target = args.channels
   server = tf.train.Server(cluster, args.job_name, args.task_index, config=config)
   if args.job_name == "ps":
     server.join()

@@ -20,19 +20,14 @@ def main():
   """Runs a task."""
   parser = arguments.parser(__doc__.splitlines()[0])
   parser.add_argument("--chief_hosts", required=True, help="host:port of the coordinator")
-  parser.add_argument("--steps_per_execution", type=int, default=1, help="steps in one run")
+  parser.add_argument("--steps_per_execution", type=int, help="steps in one run; else auto")
   args = parser.parse_args()
-  tf.disable_v2_behavior()
-  tf.logging.set_verbosity("ERROR")
-  if args.variables == "resource":
-    tf.enable_resource_variables()
+  arguments.prepare(tf, args)
   cluster = {job: getattr(args, job + "_hosts").split(",") for job in ("ps", "worker", "chief")}
   server = tf1ps.Server(cluster, args.job_name, args.task_index, heartbeat_timeout=_FOREVER)
   if args.job_name != "chief":
     server.join()
-  model = models.get(args.model)
-  data = models.data(model, args.seed, args.minibatches)
-  variables = models.graph_variables(tf, model, args.seed)
+  model, data, variables = models.of_arguments(tf, args)
   optimizer = arguments.make_optimizer(tf, args, model)
 
   def step(iterator):
@@ -47,7 +42,7 @@ def main():
 
   counter = counters.Counter(args.counter)
   with tf1ps.ClusterCoordinator(
-      server, steps_per_execution=args.steps_per_execution) as coordinator:
+      server, steps_per_execution=args.steps_per_execution or "auto") as coordinator:
     iterator = iter(coordinator.create_per_worker_dataset(
       lambda: models.dataset(tf, data.features, data.labels).repeat().prefetch(2)))
     coordinator.build(step, (iterator,))

@@ -11,13 +11,8 @@ from benchmarks import counters, models  # noqa: E402
 def main():
   """Trains."""
   args = arguments.parser(__doc__.splitlines()[0]).parse_args()
-  tf.disable_v2_behavior()
-  tf.logging.set_verbosity("ERROR")
-  if args.variables == "resource":
-    tf.enable_resource_variables()
-  model = models.get(args.model)
-  data = models.data(model, args.seed, args.minibatches)
-  variables = models.graph_variables(tf, model, args.seed)
+  arguments.prepare(tf, args)
+  model, data, variables = models.of_arguments(tf, args)
   batches = models.dataset(tf, data.features, data.labels).repeat().prefetch(2)
   features, labels = tf.data.make_one_shot_iterator(batches).get_next()
   global_step = tf.train.get_or_create_global_step()

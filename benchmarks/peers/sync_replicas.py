@@ -42,18 +42,13 @@ def inputs(args, data, count):
 def main():
   """Runs a task."""
   args = parse()
-  tf.disable_v2_behavior()
-  tf.logging.set_verbosity("ERROR")
-  if args.variables == "resource":
-    tf.enable_resource_variables()
+  arguments.prepare(tf, args)
   cluster = {"ps": args.ps_hosts.split(","), "worker": args.worker_hosts.split(",")}
   server = tf.train.Server(cluster, args.job_name, args.task_index)
   if args.job_name == "ps":
     server.join()
   count, is_chief = len(cluster["worker"]), args.task_index == 0
-  model = models.get(args.model)
-  data = models.data(model, args.seed, args.minibatches)
-  variables = models.graph_variables(tf, model, args.seed)
+  model, data, variables = models.of_arguments(tf, args)
   worker = "/job:worker/task:%d" % args.task_index
   with tf.device(tf.train.replica_device_setter(worker_device=worker, cluster=cluster)):
     features, labels = inputs(args, data, count)

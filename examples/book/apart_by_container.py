@@ -2,9 +2,9 @@
 
 Example B15. Section: variables.
 Mechanism: containers. A server finds state by container and name.
-One x is in the default container, another x is in the container my-problem-1. These are two
-variables of one name. A reset of my-problem-1 clears the second one and leaves the first. There are
-three traps:
+The plain case first: one x is in the default container, another x is in the container my-problem-1.
+These are two variables of one name. `tf.Session.reset` of my-problem-1 clears the second one and
+leaves the first. There are three traps:
 1. The book puts the container around `session.run`, where it does nothing. Put it around the
    construction.
 2. The book's name, my_problem_1, has a `_`, which is not legal for queues and ref variables.
@@ -13,30 +13,40 @@ three traps:
    it kills a ps on which a client waits at a queue of the container (reset_under_a_dequeue.py).
 
 tf1ps removes the traps: it refuses a container that has no effect and an illegal name, and its
-reset ends no session (docs/containers.md).
+reset ends no session (docs/cluster.md#containers).
 Toolkit: bare TensorFlow, and tf1ps.
 
     $ python examples/book/apart_by_container.py
-    tf.container around session.run: counts in the shared x, 2.0
-    tf1ps' around session.run: ContainerError
-    tf.container('my_problem_1'): InvalidArgumentError
-    tf1ps' 'my_problem_1': ValueError, ... 'my-problem-1' would do
     two containers: x 1.0, x in the container 5.0
-    the session after Session.reset: AbortedError
     a new session after Session.reset: x 1.0, x in the container FailedPreconditionError
-    the same session after tf1ps' reset: x 1.0, x in the container FailedPreconditionError
+    1. tf.container around session.run: counts in the shared x, 2.0
+    1. tf1ps' around session.run: ContainerError
+    2. tf.container('my_problem_1'): InvalidArgumentError
+    2. tf1ps' 'my_problem_1': ValueError, ... 'my-problem-1' would do
+    3. the session after Session.reset: AbortedError
+    3. the same session after tf1ps' reset: x 1.0, x in the container FailedPreconditionError
 """
 
-import argparse
-
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 from tf1ps.cluster import from_cluster_spec
 from tf1ps.launch import find_free_addresses
 from tf1ps.state import ContainerError, check_container_name, container_scope, reset_containers
 
+flags.DEFINE_list("hosts", None, "Of the ps and the worker; none: free ones.")
+
 PS = "/job:ps/task:0"
 NAME = "my-problem-1"
+
+
+def two_in_two_containers():
+  """Builds x in the default container, and x in the other one."""
+  with tf.device(PS):
+    x = tf.Variable(1.0, name="x")
+    with tf.container(NAME):  # or tf1ps' container_scope
+      inner = tf.Variable(5.0, name="x")
+  return x, inner
 
 
 def values(session, *variables):
@@ -80,45 +90,33 @@ def refused(function, *arguments):
   raise AssertionError("not refused")
 
 
-def make_two():
-  """Makes x in the default container, and x in the other one."""
-  with tf.device(PS):
-    x = tf.Variable(1.0, name="x")
-    with container_scope(NAME):  # or tf.container
-      inner = tf.Variable(5.0, name="x")
-  return x, inner
-
-
-def main():
+def main(_):
   """Starts a ps and a worker, and goes through the list above."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", default=",".join(find_free_addresses(2)),
-                      help="of the ps and the worker")
-  ps, worker = parser.parse_args().hosts.split(",")
+  ps, worker = flags.FLAGS.hosts or find_free_addresses(2)
   tf.disable_v2_behavior()
   cluster = {"ps": [ps], "worker": [worker]}
   servers = [tf.train.Server(cluster, job, 0) for job in ("ps", "worker")]
   target = servers[1].target
 
-  print("tf.container around session.run: counts in the shared x,",
-        round_session_run(target, tf.container))
-  print("tf1ps' around session.run:",
-        type(refused(round_session_run, target, container_scope)).__name__)
-  print("tf.container('my_problem_1'):", type(refused(illegal_name, target)).__name__)
-  print("tf1ps' 'my_problem_1': ValueError,", refused(check_container_name, "my_problem_1"))
-
-  x, inner = make_two()
+  x, inner = two_in_two_containers()
   session = tf.Session(target)
   session.run([x.initializer, inner.initializer])
   print("two containers:", values(session, x, inner))
   tf.Session.reset(target, [NAME])  # tf1ps-doctor: ignore[reset-breaks-sessions]
-  print("the session after Session.reset:", type(refused(session.run, x)).__name__)
-  with tf.Session(target) as session:
-    print("a new session after Session.reset:", values(session, x, inner))
-    session.run(inner.initializer)
+  with tf.Session(target) as new:
+    print("a new session after Session.reset:", values(new, x, inner))
+
+    print("1. tf.container around session.run: counts in the shared x,",
+          round_session_run(target, tf.container))
+    print("1. tf1ps' around session.run:",
+          type(refused(round_session_run, target, container_scope)).__name__)
+    print("2. tf.container('my_problem_1'):", type(refused(illegal_name, target)).__name__)
+    print("2. tf1ps' 'my_problem_1': ValueError,", refused(check_container_name, "my_problem_1"))
+    print("3. the session after Session.reset:", type(refused(session.run, x)).__name__)
+    new.run([x.initializer, inner.initializer])
     reset_containers(from_cluster_spec(cluster, "ps", 0), [NAME])
-    print("the same session after tf1ps' reset:", values(session, x, inner))
+    print("3. the same session after tf1ps' reset:", values(new, x, inner))
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

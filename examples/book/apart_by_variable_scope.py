@@ -15,12 +15,14 @@ Toolkit: bare TensorFlow.
     once more, without initializers: my_problem_1/x counts 2.0, my_problem_2/x counts 2.0
 """
 
-import argparse
 import contextlib
 
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 from tf1ps.launch import find_free_addresses
+
+flags.DEFINE_list("hosts", None, "Of the ps and the worker; none: free ones.")
 
 
 def count(target, scope, around, init):
@@ -40,12 +42,9 @@ def count(target, scope, around, init):
       return "%s counts %s" % (x.op.name, session.run(x))
 
 
-def main():
+def main(_):
   """Starts a ps and a worker, and counts in both ways."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", default=",".join(find_free_addresses(2)),
-                      help="of the ps and the worker")
-  ps, worker = parser.parse_args().hosts.split(",")
+  ps, worker = flags.FLAGS.hosts or find_free_addresses(2)
   tf.disable_v2_behavior()
   cluster = {"ps": [ps], "worker": [worker]}
   servers = [tf.train.Server(cluster, job, 0) for job in ("ps", "worker")]
@@ -59,4 +58,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

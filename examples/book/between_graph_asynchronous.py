@@ -12,7 +12,8 @@ the way to 2. The workers train twice:
 
 Toolkit: tf1ps. With TensorFlow's own Server and MonitoredTrainingSession the program is the same.
 But there worker 1 sleeps for 30 s if it finds w uninitialised, and the ps never ends
-(docs/drop_in.md). The workers meet at a barrier before they train together (docs/barriers.md).
+(docs/drop_in.md). The workers meet at a barrier before they train together
+(docs/queues.md#a-barrier).
 
     $ python examples/book/between_graph_asynchronous.py
     in turns: global step 5, w 1.9375

@@ -32,11 +32,13 @@ Toolkit: bare TensorFlow.
     on /job:worker/task:3: InvalidArgumentError
 """
 
-import argparse
-
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 from tf1ps.launch import find_free_addresses
+
+flags.DEFINE_list("ps_hosts", None, "Two; none: free ones.")
+flags.DEFINE_list("worker_hosts", None, "Three; none: free ones.")
 
 
 def start_servers(cluster):
@@ -90,15 +92,11 @@ def beyond_the_cluster(target):
         return type(error).__name__
 
 
-def main():
+def main(_):
   """Starts the cluster, and is a client of it."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--ps_hosts", default=",".join(find_free_addresses(2)))
-  parser.add_argument("--worker_hosts", default=",".join(find_free_addresses(3)))
-  flags = parser.parse_args()
   tf.disable_v2_behavior()
-  cluster = tf.train.ClusterSpec({"ps": flags.ps_hosts.split(","),
-                                  "worker": flags.worker_hosts.split(",")})
+  cluster = tf.train.ClusterSpec({"ps": flags.FLAGS.ps_hosts or find_free_addresses(2),
+                                  "worker": flags.FLAGS.worker_hosts or find_free_addresses(3)})
   servers = start_servers(cluster)
   print({job: cluster.num_tasks(job) for job in sorted(cluster.jobs)})
   print("not pinned, worker 1 is the master: c =", not_pinned(servers["worker", 1].target))
@@ -107,4 +105,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

@@ -12,8 +12,8 @@ Mechanism: a queue of file names, a TextLineReader, a shuffle queue; closing bot
 This form has two traps. All runs must be of one session, because a reader and a queue without a
 shared name end with it. And the queue must have room for all examples (its capacity is 10), because
 nothing takes them out while it is being filled. csv_by_queue_runners.py avoids both.
-Toolkit: bare TensorFlow. text_lines of tf1ps.pipeline does all this in one call, decodes batches,
-and is many times as fast (docs/pipelines.md).
+Toolkit: bare TensorFlow. text_line_dataset of tf1ps.pipeline does all this in one call, decodes
+batches, and is many times as fast (docs/data.md).
 
     $ python examples/book/csv_by_queues.py
     put in: 3 examples

@@ -12,7 +12,7 @@ At the end the iterator raises an OutOfRangeError. (The old `dataset.make_one_sh
 now `tf.data.make_one_shot_iterator(dataset)`, which also works on 1.15.)
 
 Toolkit: bare TensorFlow. In a program, `shard.dataset(dataset)` repeats the dataset and divides it
-among the workers, and the program makes the batches (docs/shares.md).
+among the workers, and the program makes the batches (docs/data.md#the-share).
 
     $ python examples/book/dataset_batches.py
     repeat, then batch:

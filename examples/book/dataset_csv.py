@@ -12,7 +12,7 @@ The second part has `batch` before `map`. Then `decode_csv` takes many lines in 
 several times as fast: 83,000 records of 28 numbers per second, against 12,000 line by line.
 
 Toolkit: bare TensorFlow. The readers of tf1ps decode a batch per call, name the file and the line
-of a bad record, and can go on without it (docs/pipelines.md).
+of a bad record, and can go on without it (docs/data.md).
 
     $ python examples/book/dataset_csv.py
     a line at a time:

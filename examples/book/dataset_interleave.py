@@ -14,7 +14,7 @@ You use this with files: each file is a dataset, and a few of them are open at a
 different files are mixed before a shuffle mixes them further.
 
 Toolkit: bare TensorFlow. In a program, `shard.files` gives each worker its own files
-(docs/shares.md).
+(docs/data.md#the-share).
 
     $ python examples/book/dataset_interleave.py
     0,1,7,8,4,5,2,3,9,0,6,7,4,5,1,2,8,9,6,3,0,1,2,8,9,3,4,5,6,7

@@ -4,12 +4,17 @@ Example B37. Section: parallel.
 Mechanism: towers pinned to tasks, the mean of their gradients, one optimizer.
 Each tower has another target for w: its loss is (w - target)² / 2, with targets 1 and 3, and the
 rate is 0.5. The mean of the gradients is w - 2, so every step moves w half of the way to 2.
+Why the mean is right: the loss of a batch is L = (L1 + ... + Ln) / n, where Li is the loss of tower
+i's part. By the chain rule dL/dw = dL/dL1 dL1/dw + ... + dL/dLn dLn/dw, and each dL/dLi is 1/n. So
+the mean of the towers' gradients is the gradient of the whole batch, if the parts are equally
+large. Towers differ in their data and so in their gradients. One update for all from the one mean
+keeps the weights equal everywhere.
 "In-graph" has two meanings. The book means copies of the model, one on each worker, in one graph.
 Others mean different *parts* of a model on different machines, which is model parallelism
 (model_parallel.py). Both have one client, and the other workers are servers that run their parts.
 The example reads the places of the towers from the trace of a step.
 Toolkit: bare TensorFlow, and tf1ps.replication.build_in_graph_synchronous. This one also takes the
-mean beside each variable, sparse or dense (docs/in_graph.md).
+mean beside each variable, sparse or dense (docs/replication.md#in-graph-by-hand).
 
     $ python examples/book/in_graph_synchronous.py
     by hand: [1.0, 1.5, 1.75, 1.875]
@@ -18,12 +23,13 @@ mean beside each variable, sparse or dense (docs/in_graph.md).
     tf1ps: [1.0, 1.5, 1.75, 1.875]
 """
 
-import argparse
-
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 from tf1ps.launch import find_free_addresses
 from tf1ps.replication import build_in_graph_synchronous
+
+flags.DEFINE_list("hosts", None, "Of the ps and two workers; none: free ones.")
 
 TARGETS = [1.0, 3.0]
 WORKERS = ["/job:worker/task:0", "/job:worker/task:1"]
@@ -86,12 +92,9 @@ def train(target, build):
       return values, where_towers_ran(session, train_op)
 
 
-def main():
+def main(_):
   """Starts the three servers here, to need one shell only, and trains twice."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", default=",".join(find_free_addresses(3)),
-                      help="of the ps and two workers")
-  ps, *workers = parser.parse_args().hosts.split(",")
+  ps, *workers = flags.FLAGS.hosts or find_free_addresses(3)
   tf.disable_v2_behavior()
   cluster = {"ps": [ps], "worker": workers}
   servers = [tf.train.Server(cluster, job, index)
@@ -104,4 +107,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

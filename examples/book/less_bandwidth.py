@@ -16,8 +16,8 @@ What to look for:
 
 The bytes are read off the graph. One of the 360 test images is 0.28 points of accuracy.
 The graphs are in replicas_on_hosts.py.
-Toolkit: tf1ps counts the bytes (docs/traffic.md), casts for the wire (docs/transfer.md), and makes
-the clones of a host (docs/in_graph.md).
+Toolkit: tf1ps counts the bytes (docs/monitoring.md#what-a-step-sends), casts for the wire
+(docs/transfer.md), and makes the clones of a host (docs/replication.md#in-graph-by-hand).
 
     $ python examples/book/less_bandwidth.py
     4 hosts, 1 ps, float32             556800 bytes per step, 556800 at one ps  ...
@@ -51,12 +51,12 @@ Bytes of a step, all and at the busier ps, and in the last rows of the trained m
     trained, then 8 bits                 17412          96.94 % (96.94 to 98.06)  0.11881
 """
 
-import argparse
 import pathlib
 import sys
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 from replicas_on_hosts import BATCH, Job, Model
 
 from tf1ps.launch import find_free_addresses
@@ -64,6 +64,12 @@ from tf1ps.transfer import report_traffic
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import handwritten_digits
+
+flags.DEFINE_list("ps_hosts", None, "Two; none: free ones.")
+flags.DEFINE_list("worker_hosts", None, "Four; none: free ones.")
+flags.DEFINE_integer("steps", 30, "Of each training.")
+flags.DEFINE_integer("seeds", 1, "Trainings of each job.")
+FLAGS = flags.FLAGS
 
 JOBS = [
   Job("4 hosts, 1 ps, float32"),
@@ -107,17 +113,12 @@ def say(results):
     np.median(accuracies), min(accuracies), max(accuracies), np.median(losses))
 
 
-def main():
+def main(_):
   """Starts all servers here, to need one shell only, and trains each job."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--ps_hosts", default=",".join(find_free_addresses(2)), help="two")
-  parser.add_argument("--worker_hosts", default=",".join(find_free_addresses(4)), help="four")
-  parser.add_argument("--steps", type=int, default=30)
-  parser.add_argument("--seeds", type=int, default=1)
-  flags = parser.parse_args()
   tf.disable_v2_behavior()
   tf.enable_resource_variables()
-  cluster = {"ps": flags.ps_hosts.split(","), "worker": flags.worker_hosts.split(",")}
+  cluster = {"ps": FLAGS.ps_hosts or find_free_addresses(2),
+             "worker": FLAGS.worker_hosts or find_free_addresses(4)}
   servers = [tf.train.Server(cluster, job, index)
              for job in ("worker", "ps") for index in range(len(cluster[job]))]
   data, test_data = handwritten_digits.read_to_feed()
@@ -129,8 +130,8 @@ def main():
       ps = [down.bytes + up.bytes for down, up in report.by_ps.values()]
       sizes[job.name], results[job.name] = (sum(ps), max(ps)), []
       with tf.Session(servers[0].target) as session:
-        for seed in range(flags.seeds):
-          model.train(session, seed, data, flags.steps)
+        for seed in range(FLAGS.seeds):
+          model.train(session, seed, data, FLAGS.steps)
           results[job.name].append(model.test(session, test_data))
           if number == 0:
             smaller.append(after_training(session, model, test_data))
@@ -146,4 +147,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

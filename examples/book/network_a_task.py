@@ -13,34 +13,45 @@ task 0 trains the network, and the other tasks get copies of its values.
 - Here one network answers a request, and in an ensemble all of them do (ensemble_in_graph.py). In
   ensemble_queues.py the requests are in a queue, and several processes may serve a network.
 
+Use TensorFlow Serving instead when programs in other languages ask, or a new version of the network
+must replace the old one while requests come. It loads a SavedModel: a folder whose name is the
+version, the tag "serve", the signature "serving_default". The example saves one, loads it by these
+names, and gets the same answers.
 What to look for: each task gives the same answers as the first one. n tasks answer nearly n times
 as often if each has a core of its own. Measured on 2 cores, which the client shares (TensorFlow
 2.21, medians of 11 rounds): 1.52 times as many with 2 tasks, 1.54 times with 4.
-Toolkit: bare TensorFlow; for many networks with one answer, docs/ensembles.md.
+Toolkit: bare TensorFlow; for many networks with one answer, docs/replication.md#ensembles.
 
     $ python examples/book/network_a_task.py
     trained on task 0: ... of 360 digits right
     all 2 tasks give the same answers: True
+    the SavedModel gives the same answers: True
     1 task: ... predictions per second
     2 tasks: ... predictions per second, ... times as many
 """
 
-import argparse
 import concurrent.futures
 import contextlib
 import multiprocessing
+import os
 import pathlib
 import queue
 import sys
+import tempfile
 import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 from tf1ps.launch import find_free_addresses
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import handwritten_digits
+
+flags.DEFINE_list("hosts", None, "An address for each task; none: free ones.")
+flags.DEFINE_integer("requests", 30, "Of a measurement.")
+flags.DEFINE_integer("rounds", 5, "How many measurements, of which the median counts.")
 
 BATCH, UNITS = 100, 2048
 
@@ -92,6 +103,17 @@ def copy_values(source, sessions):
     session.run([v.initializer for v in variables], values)
 
 
+def answers_of_saved_model(session, images, digits, batch):
+  """Saves the network for TensorFlow Serving, loads it as that does, and asks it."""
+  with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "1")  # the version
+    tf.saved_model.simple_save(session, path, {"images": images}, {"digits": digits})
+    with tf.Graph().as_default(), tf.Session() as loaded:
+      signature = tf.saved_model.load(loaded, ["serve"], path).signature_def["serving_default"]
+      return loaded.run(signature.outputs["digits"].name, {
+        signature.inputs["images"].name: batch})
+
+
 def predictions_per_second(sessions, predict, batch, requests):
   """Sends so many requests; each task has two at a time, so that it never waits."""
   waiting = queue.Queue()
@@ -109,16 +131,10 @@ def predictions_per_second(sessions, predict, batch, requests):
   return requests * len(batch) / (time.monotonic() - begin)
 
 
-def main():
+def main(_):
   """The client: starts the tasks, trains, copies, measures."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", default=",".join(find_free_addresses(2)),
-                      help="an address for each task")
-  parser.add_argument("--requests", type=int, default=30, help="of a measurement")
-  parser.add_argument("--rounds", type=int, default=5)
-  flags = parser.parse_args()
   tf.disable_v2_behavior()
-  hosts = flags.hosts.split(",")
+  hosts = flags.FLAGS.hosts or find_free_addresses(2)
   train, test = handwritten_digits.read_to_feed()
   with contextlib.ExitStack() as stack:
     start_tasks(hosts, stack)  # before this process starts threads of TensorFlow
@@ -140,11 +156,13 @@ def main():
       np.sum(answers[0] == test[1]), len(test[1])))
     print("all %d tasks give the same answers: %s" % (
       len(hosts), all(np.array_equal(answers[0], other) for other in answers)))
+    saved = answers_of_saved_model(sessions[0], images, digits, test[0])
+    print("the SavedModel gives the same answers:", np.array_equal(answers[0], saved))
     rates = {1: [], len(hosts): []}
-    for _ in range(flags.rounds):  # in turns, so that both meet the machine in the same state
+    for _ in range(flags.FLAGS.rounds):  # in turns, so that both meet the machine in the same state
       for count, found in rates.items():
         found.append(predictions_per_second(
-          sessions[:count], predict, test[0][:BATCH], flags.requests))
+          sessions[:count], predict, test[0][:BATCH], flags.FLAGS.requests))
   one, many = [np.median(found) for found in (rates[1], rates[len(hosts)])]
   print("1 task: %.0f predictions per second" % one)
   print("%d tasks: %.0f predictions per second, %.2f times as many" % (
@@ -152,4 +170,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

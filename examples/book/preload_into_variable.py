@@ -7,9 +7,10 @@ larger than 2 GB. A variable gets the data in one run, as its fed initial value.
 hides it from optimizers. collections=[] hides it from `global_variables_initializer`, which could
 not feed it, and from checkpoints. So you initialise it by hand, and again after a restart of its
 task.
-tf1ps' preloaded_variables makes such a variable, and keeps it on the worker under a device setter.
-It adds the loading to the table initializers, which monitored sessions also run after a restart.
-Toolkit: bare TensorFlow, and tf1ps (docs/pipelines.md, "Preloaded data").
+In the second form the initial value comes from a Python function, and the initializer is one of the
+table initializers. Monitored sessions run these by themselves, also after a restart. Under a device
+setter, name the worker's device, or the variable would be on a ps.
+Toolkit: bare TensorFlow. (Programs: docs/data.md, "Preloaded data".)
 
     $ python examples/book/preload_into_variable.py
     tf.global_variables() == []: True
@@ -17,13 +18,11 @@ Toolkit: bare TensorFlow, and tf1ps (docs/pipelines.md, "Preloaded data").
     10000 rows, the last one [19998.0, 19999.0]
     a batch of rows 3 and 0: [[6.0, 7.0], [0.0, 1.0]]
     80000 bytes of data; more than that in a graph with a constant: True; with the variable: False
-    tf1ps: in no collection: True, the same batch: True
+    by the table initializers: in no collection: True, the same batch: True
 """
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-
-from tf1ps.pipeline import preloaded_variables
 
 DATA = np.arange(20000, dtype=np.float32).reshape(10000, 2)
 
@@ -53,12 +52,14 @@ def by_hand():
     return session.run(batch, {numbers: [3, 0]}).tolist()
 
 
-def by_tf1ps():
-  """Loads the data in one call; returns a batch."""
-  data = preloaded_variables(DATA)
+def by_table_initializers():
+  """Loads the data with the tables; returns a batch."""
+  initial = tf.py_func(lambda: DATA, [], tf.float32)
+  initial.set_shape(DATA.shape)
+  data = tf.Variable(initial, trainable=False, collections=[], name="data")
+  tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, data.initializer)
   batch = tf.gather(data, [3, 0])
-  with tf.Session() as session:
-    session.run(tf.tables_initializer())
+  with tf.train.MonitoredSession() as session:
     return session.run(batch).tolist()
 
 
@@ -75,8 +76,8 @@ def main():
   print("%d bytes of data; more than that in a graph with a constant: %s; with the variable: %s" % (
     DATA.nbytes, constant_bytes > DATA.nbytes, variable_bytes > DATA.nbytes))
   with tf.Graph().as_default():
-    batch = by_tf1ps()
-    print("tf1ps: in no collection: %s, the same batch: %s" % (
+    batch = by_table_initializers()
+    print("by the table initializers: in no collection: %s, the same batch: %s" % (
       is_in_no_collection(), batch == by_hand_batch))
 
 

@@ -10,7 +10,7 @@ What to look for: without shuffling, the order is exact. With shuffling or sever
 content of the batches is exact, so the example sorts it. `allow_smaller_final_batch` returns the
 rest.
 Toolkit: tf1ps.pipeline has the same eight, under the same names, whose counters stay on the worker
-(docs/pipelines.md). TensorFlow's own run beside them only to show that both agree.
+(docs/data.md). TensorFlow's own run beside them only to show that both agree.
 
     $ python examples/book/producers_and_batchers.py
     string_input_producer: ['a.csv', 'b.csv', 'a.csv', 'b.csv']

@@ -12,7 +12,7 @@ queue and waits for two.
 
 Do not close a session on a dead ps: on 2.x `close` hangs, and the interpreter's exit hangs, too. So
 this program leaves by os._exit.
-Toolkit: bare TensorFlow, and tf1ps (docs/containers.md).
+Toolkit: bare TensorFlow, and tf1ps (docs/cluster.md#containers).
 
     $ python examples/book/reset_under_a_dequeue.py
     tf.Session.reset: the ps ...
@@ -21,7 +21,6 @@ Toolkit: bare TensorFlow, and tf1ps (docs/containers.md).
     tf1ps' reset: the ps lives
 """
 
-import argparse
 import contextlib
 import functools
 import os
@@ -32,11 +31,15 @@ import time
 import traceback
 
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 import tf1ps
 from tf1ps.cluster import from_cluster_spec
 from tf1ps.launch import find_free_addresses
 from tf1ps.state import QueueError, reset_containers
+
+flags.DEFINE_list("hosts", None, "Of two ps, each a cluster of its own; none: free ones.")
+flags.DEFINE_bool("serve", False, "Be the first of them.")
 
 CONTAINER = "jobs/one"
 
@@ -113,16 +116,11 @@ def our_reset(host, process):
   print("tf1ps' reset: the ps", state_of(process, 1), flush=True)
 
 
-def main():
+def main(_):
   """Starts two ps; or is one."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", default=",".join(find_free_addresses(2)),
-                      help="of two ps, each a cluster of its own")
-  parser.add_argument("--serve", action="store_true", help="be the first of them")
-  flags = parser.parse_args()
   tf.disable_v2_behavior()
-  hosts = flags.hosts.split(",")
-  if flags.serve:
+  hosts = flags.FLAGS.hosts or find_free_addresses(2)
+  if flags.FLAGS.serve:
     server = tf.train.Server({"ps": hosts[:1]}, "ps", 0)
     print("ready", flush=True)
     server.join()  # tf1ps-doctor: ignore[server-join-never-ends]
@@ -144,4 +142,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

@@ -15,8 +15,9 @@ with one worker, and one more joins after each quarter of the minibatches. It on
 after the last worker has joined, the ages are as before. With a bounded lead all workers wait for
 the slowest one, which costs the time that four workers had gained.
 The graph is in stale_updates.py.
-Toolkit: tf1ps.replication has the policies that `tf1ps-worker` has flags for (docs/staleness.md).
-The barrier between two trials is from tf1ps, too (docs/barriers.md).
+Toolkit: tf1ps.replication has the policies that `tf1ps-worker` has flags for
+(docs/replication.md#staleness).
+The barrier between two trials is from tf1ps, too (docs/queues.md#a-barrier).
 
 A short run, which is too short to compare the remedies:
 
@@ -48,7 +49,6 @@ the harm: on a quiet machine the row without a remedy had a loss of 34.8, and dr
     a lead of 1 at most           loss   0.185 (0.136 to 0.221)  12.9 s  age 1.3   0 % dropped
 """
 
-import argparse
 import pathlib
 import sys
 import time
@@ -57,6 +57,7 @@ from typing import NamedTuple
 import numpy as np
 import stale_updates
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 import tf1ps
 from tf1ps.launch import find_free_addresses, run_together
@@ -64,6 +65,14 @@ from tf1ps.replication import view_clocks
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import handwritten_digits
+
+flags.DEFINE_enum("job_name", None, ["ps", "worker"], "None: all tasks.")
+flags.DEFINE_integer("task_index", 0, "Of this task in its job.")
+flags.DEFINE_list("hosts", None, "One ps, then four workers; none: free ones.")
+flags.DEFINE_integer("minibatches", 300, "Of 32, by all together.")
+flags.DEFINE_integer("seeds", 3, "Trials of each remedy.")
+flags.DEFINE_float("pause_ms", 30, "Of a step; the last worker: x 5.")
+FLAGS = flags.FLAGS
 
 BATCH, RATE = 32, 0.08
 LIMIT = 100.0  # seconds for the other workers to arrive, or to make a step
@@ -117,12 +126,12 @@ def train(session, model, index, remedy, seed, pause, data, last):
       wait_while(is_ahead)
 
 
-def try_remedy(session, model, index, remedy, flags, data, test_data):
+def try_remedy(session, model, index, remedy, data, test_data):
   """Trains with each seed; the chief prints a line."""
-  last = flags.minibatches * BATCH // remedy.batch
-  pause = flags.pause_ms / 1000 * (5 if index == remedy.workers - 1 > 0 else 1)
+  last = FLAGS.minibatches * BATCH // remedy.batch
+  pause = FLAGS.pause_ms / 1000 * (5 if index == remedy.workers - 1 > 0 else 1)
   losses, seconds, ages, dropped = [], [], 0, 0
-  for seed in range(flags.seeds):
+  for seed in range(FLAGS.seeds):
     model.barrier.wait(session, timeout=LIMIT)
     if index == 0:
       session.run(model.init, {model.seed: seed})
@@ -140,31 +149,22 @@ def try_remedy(session, model, index, remedy, flags, data, test_data):
   if index == 0:
     print("%-29s loss %7.3f (%.3f to %.3f)  %4.1f s  age %.1f  %2.0f %% dropped" % (
       remedy.name, np.median(losses), min(losses), max(losses), np.median(seconds),
-      ages / last / flags.seeds, 100 * dropped / last / flags.seeds), flush=True)
+      ages / last / FLAGS.seeds, 100 * dropped / last / FLAGS.seeds), flush=True)
 
 
-def main():
+def main(_):
   """Serves as the ps, or works."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--job_name", choices=["ps", "worker"], help="none: all tasks")
-  parser.add_argument("--task_index", type=int, default=0)
-  parser.add_argument("--hosts", default=",".join(find_free_addresses(5)),
-                      help="one ps, then four workers")
-  parser.add_argument("--minibatches", type=int, default=300, help="of 32, by all together")
-  parser.add_argument("--seeds", type=int, default=3)
-  parser.add_argument("--pause_ms", type=float, default=30, help="of a step; the last worker: x 5")
-  flags = parser.parse_args()
-  if not flags.job_name:
+  hosts, index = FLAGS.hosts or find_free_addresses(5), FLAGS.task_index
+  if not FLAGS.job_name:
     tasks = [("worker", index) for index in range(4)] + [("ps", 0)]
-    return run_together(main, *[sys.argv[1:] + [
-      "--hosts=" + flags.hosts, "--job_name=" + job, "--task_index=%d" % index]
+    return run_together(lambda: app.run(main), *[sys.argv[1:] + [
+      "--hosts=" + ",".join(hosts), "--job_name=" + job, "--task_index=%d" % index]
       for job, index in tasks])
   tf.disable_v2_behavior()
   tf.enable_resource_variables()
-  hosts, index = flags.hosts.split(","), flags.task_index
   cluster = {"ps": hosts[:1], "worker": hosts[1:]}
-  server = tf1ps.Server(cluster, flags.job_name, index)
-  if flags.job_name == "ps":
+  server = tf1ps.Server(cluster, FLAGS.job_name, index)
+  if FLAGS.job_name == "ps":
     server.join()
     return
   data, test_data = handwritten_digits.read_to_feed()
@@ -173,8 +173,8 @@ def main():
     model = stale_updates.Model(index, len(hosts) - 1)
   with tf1ps.MonitoredTrainingSession(server.target, is_chief=index == 0) as session:
     for remedy in REMEDIES:
-      try_remedy(session, model, index, remedy, flags, data, test_data)
+      try_remedy(session, model, index, remedy, data, test_data)
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

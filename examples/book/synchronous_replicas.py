@@ -6,7 +6,7 @@ So w takes the same values, and both workers see every one of them.
 synchronous_stock.py shows what TensorFlow's own optimizer does instead, and why.
 Toolkit: tf1ps.SyncReplicasOptimizer, with the arguments and the hook of TensorFlow's. It needs no
 tokens in advance and no queue runner, and no worker must stay for the others
-(docs/synchronous.md).
+(docs/replication.md#synchronous-updates).
 
     $ python examples/book/synchronous_replicas.py
     (1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)

@@ -13,6 +13,8 @@ update, and puts tokens into one queue. A step ends when its worker has got a to
    tokens in a row. Here both start each step together, which prevents it.)
 3. A spare replica: one gradient of two workers makes an update. TensorFlow drops the later gradient
    without a message: its step returns as usual, and w does not change. The next one counts again.
+4. The accumulator by itself: take_grad(2) is the mean of all gradients that are there, not of two.
+   A queue gives exactly the two oldest. A gradient of an earlier step is dropped without a message.
 
 Toolkit: bare TensorFlow. synchronous_replicas.py has the form of tf1ps.
 
@@ -22,15 +24,19 @@ Toolkit: bare TensorFlow. synchronous_replicas.py has the form of tf1ps.
     num_tokens=0, worker 1: (1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)
     a spare, worker 0: (1,0.5)
     a spare, worker 1: (1,0.5)(2,1.75)
+    the gradients 1, 2, 3, 6: take_grad(2) is 3.0, the mean of two from a queue 1.5
+    a gradient of step 0 in step 1: 0 accumulated
 """
 
-import argparse
 import multiprocessing.pool
 import time
 
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 from tf1ps.launch import find_free_addresses
+
+flags.DEFINE_list("hosts", None, "Of the ps and two workers; none: free ones.")
 
 TARGETS = [1.0, 3.0]
 
@@ -80,12 +86,27 @@ class Worker(object):
     return self.see()
 
 
-def main():
-  """Starts the servers here, to need one shell only, and shows the three cases."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", default=",".join(find_free_addresses(3)),
-                      help="of the ps and two workers")
-  ps, *workers = parser.parse_args().hosts.split(",")
+def take_two_of_four():
+  """Puts four gradients into an accumulator and into a queue, and takes two of each."""
+  with tf.Graph().as_default(), tf.Session() as session:
+    gradient = tf.placeholder(tf.float32, [])
+    accumulator = tf.ConditionalAccumulator(tf.float32, [])
+    queue = tf.FIFOQueue(4, tf.float32, [[]])
+    apply = accumulator.apply_grad(gradient)  # tf1ps-doctor: ignore[accumulator-drops-gradients]
+    enqueue = queue.enqueue(gradient)
+    for value in (1.0, 2.0, 3.0, 6.0):
+      session.run([apply, enqueue], {gradient: value})
+    mean = accumulator.take_grad(2)  # tf1ps-doctor: ignore[take-grad-averages-all]
+    print("the gradients 1, 2, 3, 6: take_grad(2) is %s, the mean of two from a queue %s" % tuple(
+      session.run([mean, tf.reduce_mean(queue.dequeue_many(2))])))
+    session.run(apply, {gradient: 9.0})  # the take has begun step 1, and this is of step 0
+    print("a gradient of step 0 in step 1: %d accumulated" % session.run(
+      accumulator.num_accumulated()))
+
+
+def main(_):
+  """Starts the servers here, to need one shell only, and shows the four cases."""
+  ps, *workers = flags.FLAGS.hosts or find_free_addresses(3)
   tf.disable_v2_behavior()
   cluster = {"ps": [ps], "worker": workers}
   config = tf.ConfigProto(inter_op_parallelism_threads=8)  # many wait in this one process
@@ -110,7 +131,8 @@ def main():
   chief, other = replicas("spare", to_aggregate=1, num_tokens=0)
   print("a spare, worker 0:", chief.step())
   print("a spare, worker 1:", other.step() + other.step())
+  take_two_of_four()
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

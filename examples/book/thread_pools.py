@@ -34,11 +34,13 @@ Toolkit: bare TensorFlow.
     intra_op_parallelism_threads: 2
     a product of two 1000x1000 matrices takes ... ms
 """
-import argparse
 import threading
 import time
 
 import tensorflow.compat.v1 as tf
+from absl import app, flags
+
+flags.DEFINE_integer("intra_op", None, "Threads of one op; none: the pool for several ops.")
 
 tf.disable_v2_behavior()
 
@@ -84,13 +86,10 @@ def multiply(threads):
   print("a product of two 1000x1000 matrices takes %.1f ms" % (1000 * sorted(times)[5]))
 
 
-def main():
+def main(_):
   """Measures the intra-op pool if the flag is there, else the inter-op pool."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--intra_op", type=int)
-  threads = parser.parse_args().intra_op
-  if threads:
-    multiply(threads)
+  if flags.FLAGS.intra_op:
+    multiply(flags.FLAGS.intra_op)
   else:
     meet(inter_op_parallelism_threads=1)
     meet(inter_op_parallelism_threads=2)
@@ -98,4 +97,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

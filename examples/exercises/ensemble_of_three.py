@@ -13,7 +13,7 @@ them, because they were trained with different digits and err in different place
 gain is luck: with --seed=0 to 9 of the search the mean was right 8, 2, 11, 6, 19, 20, 8, 8, 9 and
 15 times more often than the best of the three (663 of 720 against 655 in the first case; measured
 on 2 cores, 1.15).
-Toolkit: tf1ps.replication.in_graph_ensemble (docs/ensembles.md).
+Toolkit: tf1ps.state.container_scope (docs/replication.md#ensembles).
 
     $ python examples/exercises/ensemble_of_three.py
     ...
@@ -31,8 +31,6 @@ That starts the search as well. By hand, run hyper_parameter_search.py with --fo
 --hosts in one shell, and this program with --server=grpc://HOST:PORT, one of them, in another.
 """
 
-import argparse
-import functools
 import json
 import os
 import subprocess
@@ -40,28 +38,28 @@ import sys
 
 import one_network
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 import tf1ps
 from tf1ps.launch import find_free_addresses
-from tf1ps.replication import in_graph_ensemble
-from tf1ps.state import DoneQueues
+from tf1ps.state import DoneQueues, container_scope
+
+FLAGS = flags.FLAGS  # with --server, which one_network.py defines
 
 FIRST = "/job:worker/task:0"
 LIMIT = 600.0  # seconds for the search
 
 
 def build(chosen, other=""):
-  """Builds an Ensemble, in the networks' containers (`other` goes before their names)."""
-  def probabilities(images, hidden):
-    return tf.nn.softmax(one_network.network(images, hidden))
-
+  """Builds the networks in their containers (`other` goes before their names), and the mean."""
   images = tf.placeholder(tf.float32, [None, 64])
-  names = [one["container"] for one in chosen]
+  answers = []
+  for one in chosen:
+    name = one["container"]
+    with container_scope(other + name), tf.device(one["device"]), tf.variable_scope(name):
+      answers.append(tf.nn.softmax(one_network.network(images, one["hidden"])))
   with tf.device(FIRST):
-    one = in_graph_ensemble(
-      images, [functools.partial(probabilities, hidden=one["hidden"]) for one in chosen],
-      [one["device"] for one in chosen], names=names, containers=[other + name for name in names])
-  return images, one
+    return images, answers + [tf.add_n(answers) / len(answers)]
 
 
 def uninitialized(server, chosen, other=""):
@@ -72,20 +70,17 @@ def uninitialized(server, chosen, other=""):
       len(session.run(tf.report_uninitialized_variables())), len(tf.global_variables()))
 
 
-def ask(session, images, one, digits):
+def ask(session, images, answers, digits):
   """Returns how often each network is right, and the ensemble."""
-  said = session.run(one.predictions + [one.combined], {images: digits.images})
+  said = session.run(answers, {images: digits.images})
   *singles, combined = [one_network.right(probabilities, digits) for probabilities in said]
   return singles, combined
 
 
-def main():
+def main(_):
   """Uses the networks of a search, or starts one first."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--server", help="any task: grpc://HOST:PORT; none: start the search")
-  server = parser.parse_args().server
-  if server:
-    return use(server)
+  if FLAGS.server:
+    return use(FLAGS.server)
   hosts = find_free_addresses(4)
   folder = os.path.dirname(os.path.abspath(__file__))
   search = subprocess.Popen([sys.executable, os.path.join(folder, "hyper_parameter_search.py"),
@@ -111,10 +106,10 @@ def use(server):
         uninitialized(server, chosen), uninitialized(server, chosen, "other-")))
       _, validate, test = one_network.read_digits()
       with tf.Graph().as_default() as graph:
-        images, one = build(chosen)
+        images, answers = build(chosen)
         with tf.Session(server, graph) as asking:
-          again, _ = ask(asking, images, one, validate)
-          singles, combined = ask(asking, images, one, test)
+          again, _ = ask(asking, images, answers, validate)
+          singles, combined = ask(asking, images, answers, test)
     finally:
       done.report(session, 0)
   for network, count in zip(chosen, again):
@@ -129,4 +124,4 @@ def use(server):
 
 
 if __name__ == "__main__":
-  sys.exit(main())
+  app.run(main)

@@ -11,7 +11,8 @@ What to look for: all clients have ended when the search compares; the networks 
 The largest need not be the best. Each network has seen a quarter of the training set only, and not
 the same quarter as the others, so another --seed gives another order. With this seed, measured on 2
 cores: 313, 326, 309, 327, 327, 325, 325 and 333; so 7, 3 and 4 were chosen.
-Toolkit: tf1ps.launch starts the processes (task_processes.py); containers (docs/containers.md).
+Toolkit: tf1ps.launch starts the processes (task_processes.py); containers
+(docs/cluster.md#containers).
 
     $ python examples/exercises/hyper_parameter_search.py
     network    task  hidden  rate  right of 360
@@ -26,16 +27,21 @@ Toolkit: tf1ps.launch starts the processes (task_processes.py); containers (docs
     the top three: network-..., network-..., network-...
 """
 
-import argparse
 import json
 
 import one_network
 import task_processes
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 import tf1ps
 from tf1ps.launch import find_free_addresses
 from tf1ps.state import DoneQueues
+
+flags.DEFINE_list("hosts", None, "Of the tasks; none: free ones.")
+flags.DEFINE_bool("for_ensemble", False,
+                  "Keep the servers until ensemble_of_three.py has used the networks.")
+FLAGS = flags.FLAGS  # with --seed, which one_network.py defines
 
 SETS = [(hidden, rate) for hidden in (16, 32, 48, 64) for rate in (0.1, 0.2)]
 FIRST = "/job:worker/task:0"
@@ -45,20 +51,20 @@ def client(hosts, number, seed):
   """The command line of the client that trains a network."""
   hidden, rate = SETS[number]
   task = number % len(hosts)
-  return ["--server=grpc://" + hosts[task], "--device=/job:worker/task:%d" % task,
-          "--container=network-%d" % number, "--hidden=%d" % hidden, "--rate=%g" % rate,
-          "--seed=%d" % (100 * seed + number)]
+  return ["one_network.py", "--server=grpc://" + hosts[task],
+          "--device=/job:worker/task:%d" % task, "--container=network-%d" % number,
+          "--hidden=%d" % hidden, "--rate=%g" % rate, "--seed=%d" % (100 * seed + number)]
 
 
 def search(forks, hosts, seed):
   """Trains all networks, as many at a time as there are tasks; returns what their clients print."""
-  found = []
+  networks = []
   for first in range(0, len(SETS), len(hosts)):
-    started = [task_processes.start(forks, "client %d" % number, one_network.main,
+    started = [task_processes.start(forks, "client %d" % number, app.run, one_network.main,
                                     client(hosts, number, seed))
                for number in range(first, min(first + len(hosts), len(SETS)))]
-    found += [json.loads(task_processes.finish(forks, process)[-1]) for process in started]
-  return found
+    networks += [json.loads(task_processes.finish(forks, process)[-1]) for process in started]
+  return networks
 
 
 def hand_over(target, chosen):
@@ -70,28 +76,22 @@ def hand_over(target, chosen):
     done.wait(session, timeout=600.0, linger=1.5)
 
 
-def main():
+def main(_):
   """Starts the servers, has all networks trained, and picks the top three."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", default=",".join(find_free_addresses(4)), help="of the tasks")
-  parser.add_argument("--seed", type=int, default=0)
-  parser.add_argument("--for_ensemble", action="store_true",
-                      help="keep the servers until ensemble_of_three.py has used the networks")
-  flags = parser.parse_args()
   tf.disable_v2_behavior()
-  hosts = flags.hosts.split(",")
+  hosts = FLAGS.hosts or find_free_addresses(4)
   with task_processes.forks_of("one_network") as forks:
     task_processes.start_servers(forks, hosts)
-    found = search(forks, hosts, flags.seed)
+    networks = search(forks, hosts, FLAGS.seed)
     print("network    task  hidden  rate  right of 360")
-    for one in found:
-      print("%s %5s  %6d  %4.1f  %d" % (
-        one["container"], one["device"][-1], one["hidden"], one["rate"], one["right"]))
-    chosen = sorted(found, key=lambda one: (-one["right"], one["loss"]))[:3]
-    print("the top three:", ", ".join(one["container"] for one in chosen), flush=True)
-    if flags.for_ensemble:
+    for network in networks:
+      print("%s %5s  %6d  %4.1f  %d" % (network["container"], network["device"][-1],
+                                        network["hidden"], network["rate"], network["right"]))
+    chosen = sorted(networks, key=lambda network: (-network["right"], network["loss"]))[:3]
+    print("the top three:", ", ".join(network["container"] for network in chosen), flush=True)
+    if FLAGS.for_ensemble:
       hand_over("grpc://" + hosts[0], chosen)
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

@@ -7,21 +7,31 @@ hyper_parameter_search.py runs it once for each set of hyper-parameters. The pro
 network stays in its place, because variables belong to the server. ensemble_of_three.py uses the
 networks there, and takes the data and the network from this file.
 
-It prints one line of JSON: its flags, and how good the network is on the validation set.
+It prints one line of JSON: the place, the hyper-parameters, and how good the network is on the
+validation set.
 """
 
-import argparse
 import json
 import pathlib
 import sys
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 from tf1ps.state import container_scope
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import handwritten_digits
+
+flags.DEFINE_string("server", None, "To connect to: grpc://HOST:PORT.")
+flags.DEFINE_string("device", None, "Where the network lives and is computed.")
+flags.DEFINE_string("container", None, "Of its variables, and their name scope.")
+flags.DEFINE_integer("hidden", 32, "Units of the hidden layer.")
+flags.DEFINE_float("rate", 0.1, "Of learning.")
+flags.DEFINE_integer("steps", 300, "Of training.")
+flags.DEFINE_integer("seed", 0, "Of the network and its data.")
+FLAGS = flags.FLAGS
 
 BATCH = 5
 
@@ -48,38 +58,34 @@ def right(probabilities, digits):
   return int((np.argmax(probabilities, 1) == digits.labels).sum())
 
 
-def main(arguments=None):
+def main(_):
   """Builds the network in its place, trains it there, and tells how good it is."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--server", required=True, help="to connect to: grpc://HOST:PORT")
-  parser.add_argument("--device", required=True, help="where the network lives and is computed")
-  parser.add_argument("--container", required=True, help="of its variables, and their name scope")
-  parser.add_argument("--hidden", type=int, default=32)
-  parser.add_argument("--rate", type=float, default=0.1)
-  parser.add_argument("--steps", type=int, default=300)
-  parser.add_argument("--seed", type=int, default=0)
-  flags = parser.parse_args(arguments)
   tf.disable_v2_behavior()
   train, validate, _ = read_digits()
-  with container_scope(flags.container), tf.device(flags.device), \
-      tf.variable_scope(flags.container):
+  with container_scope(FLAGS.container), tf.device(FLAGS.device), \
+      tf.variable_scope(FLAGS.container):
     images, labels = tf.placeholder(tf.float32, [None, 64]), tf.placeholder(tf.int32, [None])
-    logits = network(images, flags.hidden, flags.seed)
+    logits = network(images, FLAGS.hidden, FLAGS.seed)
     loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
-    train_op = tf.train.GradientDescentOptimizer(flags.rate).minimize(loss)
+    train_op = tf.train.GradientDescentOptimizer(FLAGS.rate).minimize(loss)
     probabilities = tf.nn.softmax(logits)
     initialize = tf.global_variables_initializer()
-  random = np.random.RandomState(flags.seed)
+  random = np.random.RandomState(FLAGS.seed)
   # A quarter of the training set, another one for each network: so they will not all err alike.
   own = random.permutation(len(train.labels))[::4]
-  with tf.Session(flags.server, config=tf.ConfigProto(operation_timeout_in_ms=60000)) as session:
+  with tf.Session(FLAGS.server, config=tf.ConfigProto(operation_timeout_in_ms=60000)) as session:
     session.run(initialize)
-    for _ in range(flags.steps):
+    for _ in range(FLAGS.steps):
       rows = random.choice(own, BATCH)
       session.run(train_op, {images: train.images[rows], labels: train.labels[rows]})
-    found = session.run([loss, probabilities], {images: validate.images, labels: validate.labels})
-  print(json.dumps(dict(vars(flags), right=right(found[1], validate), loss=float(found[0]))))
+    loss, probabilities = session.run(
+      [loss, probabilities], {images: validate.images, labels: validate.labels})
+  print(json.dumps({
+    "container": FLAGS.container, "device": FLAGS.device, "hidden": FLAGS.hidden,
+    "rate": FLAGS.rate, "right": right(probabilities, validate), "loss": float(loss)}))
 
 
 if __name__ == "__main__":
-  main()
+  # Not above: the programs that import this file do not need these flags.
+  flags.mark_flags_as_required(["server", "device", "container"])
+  app.run(main)

@@ -6,7 +6,6 @@ By asynchronous updates, by synchronous ones, or with its hidden layer divided b
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.replication import split_dense
 
 PS, WORKERS = "/job:ps/task:0", ["/job:worker/task:0", "/job:worker/task:1"]
 HIDDEN, RATE = 128, 0.2
@@ -17,6 +16,15 @@ def dense(name, inputs, units):
   weights = tf.get_variable(name + "_weights", [int(inputs.shape[1]), units])
   return tf.matmul(inputs, weights) + tf.get_variable(
     name + "_biases", [units], initializer=tf.zeros_initializer())
+
+
+def split_hidden(images):
+  """The hidden layer with half of its columns on each worker."""
+  parts = []
+  for index, worker in enumerate(WORKERS):
+    with tf.device(worker):
+      parts.append(tf.nn.relu(dense("hidden_%d" % index, images, HIDDEN // 2)))
+  return tf.concat(parts, 1)
 
 
 class Model:
@@ -35,8 +43,8 @@ class Model:
       reached = tf.get_variable("reached", [], tf.int32, tf.zeros_initializer(), trainable=False)
       self.images = tf.placeholder(tf.float32, [None, 64])
       self.digits = tf.placeholder(tf.int32, [None])
-      hidden = (split_dense(self.images, HIDDEN, WORKERS, tf.nn.relu).outputs
-                if is_split else tf.nn.relu(dense("hidden", self.images, HIDDEN)))
+      hidden = (split_hidden(self.images) if is_split else
+                tf.nn.relu(dense("hidden", self.images, HIDDEN)))
       logits = dense("logits", hidden, 10)
       loss = tf.losses.sparse_softmax_cross_entropy(self.digits, logits)
       self.train_op = optimizer.minimize(

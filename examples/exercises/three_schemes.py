@@ -20,7 +20,8 @@ TensorFlow 2.21:
     vertical         0.34           100        10000     0.936
 
 The graphs are in scheme_graphs.py.
-Toolkit: tf1ps.SyncReplicasOptimizer (docs/synchronous.md), split_dense, Barrier and DoneQueues.
+Toolkit: tf1ps.SyncReplicasOptimizer (docs/replication.md#synchronous-updates), Barrier and
+DoneQueues.
 
     $ python examples/exercises/three_schemes.py
     scheme        seconds  global steps  digits used  accuracy
@@ -32,7 +33,6 @@ That starts all tasks on this machine. By hand, start each task in a shell of it
 are its job, its index, and the addresses of the ps and of both workers.
 """
 
-import argparse
 import pathlib
 import statistics
 import sys
@@ -40,6 +40,7 @@ import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 from scheme_graphs import PS, WORKERS, Model
 
 import tf1ps
@@ -48,6 +49,8 @@ from tf1ps.state import Barrier, DoneQueues, container_scope
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import handwritten_digits
+
+flags.DEFINE_integer("repeats", 1, "Of which the median is shown.")
 
 BATCH, TARGET, LIMIT = 50, 0.93, 20000
 SCHEMES = ("asynchronous", "synchronous", "vertical")
@@ -104,43 +107,39 @@ def run(scheme, repeat, server, index, cluster, together):
   return seconds, steps, steps * (BATCH if scheme == "asynchronous" else 2 * BATCH), accuracy
 
 
-def main():
+def main(argv):
   """Serves as the ps, or goes through the schemes as a worker."""
-  if len(sys.argv) == 1:  # all tasks on this machine
+  if len(argv) == 1:  # all tasks on this machine
     hosts = find_free_addresses(3)
-    return run_together(main, ["worker", "0"] + hosts, ["worker", "1"] + hosts,
-                        ["ps", "0"] + hosts)
-  parser = argparse.ArgumentParser()
-  parser.add_argument("job", choices=["ps", "worker"])
-  parser.add_argument("index", type=int)
-  parser.add_argument("hosts", nargs=3, help="of the ps and two workers")
-  parser.add_argument("--repeats", type=int, default=1, help="of which the median is shown")
-  flags = parser.parse_args()
+    return run_together(lambda: app.run(main), *[
+      sys.argv[1:] + [job, index] + hosts
+      for job, index in [("worker", "0"), ("worker", "1"), ("ps", "0")]])
+  job, index, ps, *workers = argv[1:]
   tf.disable_v2_behavior()
-  cluster = {"ps": flags.hosts[:1], "worker": flags.hosts[1:]}
-  server = tf1ps.Server(cluster, flags.job, flags.index)
+  cluster, index = {"ps": [ps], "worker": workers}, int(index)
+  server = tf1ps.Server(cluster, job, index)
   done = DoneQueues(2, places=[PS], container="")
-  task = "/job:%s/task:%d" % (flags.job, flags.index)
+  task = "/job:%s/task:%d" % (job, index)
   with tf.Session(server.target, config=seeing([PS, task])) as session:
-    if flags.job == "ps":
+    if job == "ps":
       done.wait(session, timeout=3600.0, linger=4.0)
       return
-    barrier_of_two = Barrier("schemes", 2, flags.index, device=PS)
+    barrier_of_two = Barrier("schemes", 2, index, device=PS)
 
     def together():
       barrier_of_two.wait(session, timeout=300.0)
 
-    found = {scheme: [] for scheme in SCHEMES}
-    for repeat in range(flags.repeats):
+    results = {scheme: [] for scheme in SCHEMES}
+    for repeat in range(flags.FLAGS.repeats):
       for scheme in SCHEMES:
-        found[scheme].append(run(scheme, repeat, server, flags.index, cluster, together))
-    if flags.index == 0:
+        results[scheme].append(run(scheme, repeat, server, index, cluster, together))
+    if index == 0:
       print("scheme        seconds  global steps  digits used  accuracy")
       for scheme in SCHEMES:
         print("%-12s %8.2f  %12d  %11d  %8.3f" % (
-          (scheme,) + tuple(statistics.median(column) for column in zip(*found[scheme]))))
-    done.report(session, flags.index)
+          (scheme,) + tuple(statistics.median(column) for column in zip(*results[scheme]))))
+    done.report(session, index)
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

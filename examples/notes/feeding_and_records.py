@@ -10,7 +10,7 @@ gain is at most the shorter one of the two times. Both only sleep here, so that 
 it, too. If loading and training want the same cores, there is less to gain.
 TensorFlow 2 adds a prefetch of its own to a dataset that ends without one. So the first form takes
 30 ms there as well, until you turn the option `inject_prefetch` off.
-Toolkit: bare TensorFlow. (Programs get their data from `input_fn`, docs/pipelines.md.)
+Toolkit: bare TensorFlow. (Programs get their data from `input_fn`, docs/data.md.)
 
     $ python examples/notes/feeding_and_records.py
     fed: [[0.0, 0.5, 1.0], [1.5, 2.0, 2.5], [3.0]]

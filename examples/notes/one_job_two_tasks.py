@@ -6,7 +6,7 @@ nothing more. "ps" and "worker" are names that device setters know. Task 0 is th
 computes one part of a sum on itself and one part on task 1.
 Task 1 only serves. The join() of TensorFlow's server never returns, so task 1 waits for task 0's
 report instead.
-Toolkit: bare TensorFlow, and tf1ps.state.DoneQueues for the end (docs/barriers.md).
+Toolkit: bare TensorFlow, and tf1ps.state.DoneQueues for the end (docs/queues.md#a-barrier).
 
     $ python examples/notes/one_job_two_tasks.py
     6.0 on /job:local/task:0

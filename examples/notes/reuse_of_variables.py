@@ -10,7 +10,8 @@ Mechanism: sharing by name on a ps, reuse by scope in a graph.
    scope of your own, it ends there. Called outside, it marks the scope of the whole graph, and the
    next new variable of any part is a ValueError. Use AUTO_REUSE on a scope of your own: it needs no
    call.
-Toolkit: bare TensorFlow. (tf1ps' towers reuse within themselves: docs/in_graph.md.)
+Toolkit: bare TensorFlow. (tf1ps' towers reuse within themselves:
+docs/replication.md#in-graph-by-hand.)
 
     $ python examples/notes/reuse_of_variables.py
     1. worker 0 has made a step: w -0.5, w/Momentum 1.0, own 7.0
@@ -21,11 +22,12 @@ Toolkit: bare TensorFlow. (tf1ps' towers reuse within themselves: docs/in_graph.
     3. AUTO_REUSE: ['tower/w', 'other']
 """
 
-import argparse
-
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 from tf1ps.launch import find_free_addresses
+
+flags.DEFINE_list("hosts", None, "Of the ps and two workers; none: free ones.")
 
 
 def build_replica(index, cluster):
@@ -102,14 +104,10 @@ def names_after(build):
     return [variable.op.name for variable in tf.global_variables()]
 
 
-def main():
+def main(_):
   """Starts the servers here, to need one shell only, and shows the three."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", default=",".join(find_free_addresses(3)),
-                      help="of the ps and two workers")
-  flags = parser.parse_args()
   tf.disable_v2_behavior()
-  between_graphs(flags.hosts.split(","))
+  between_graphs(flags.FLAGS.hosts or find_free_addresses(3))
   print("2.", names_after(within_a_graph))
   print("3. scoped:", names_after(scoped))
   print("3. leaked:", names_after(leaked))
@@ -117,4 +115,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

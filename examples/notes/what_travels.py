@@ -7,7 +7,7 @@ of a run. Here two weights are on the ps, and two layers on the worker.
 What to look for: a Send and its Recv have the same tensor name. Forward, the ps sends the weights.
 Back, the worker sends a gradient for each weight. The update itself runs on the ps, so nothing
 travels twice. A fed value reaches the worker by a Recv that has no Send.
-Toolkit: bare TensorFlow. (tf1ps counts the bytes of a step: docs/traffic.md.)
+Toolkit: bare TensorFlow. (tf1ps counts the bytes of a step: docs/monitoring.md#what-a-step-sends.)
 
     $ python examples/notes/what_travels.py
     forward:
@@ -19,12 +19,14 @@ Toolkit: bare TensorFlow. (tf1ps counts the bytes of a step: docs/traffic.md.)
     updates on the ps: ['w1', 'w2']
 """
 
-import argparse
 import re
 
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 from tf1ps.launch import find_free_addresses
+
+flags.DEFINE_list("hosts", None, "Of the ps and the worker; none: free ones.")
 
 
 def partitions_of_a_step(target, train_op, feed):
@@ -54,12 +56,9 @@ def pairs(graphs):
   return found
 
 
-def main():
+def main(_):
   """Starts both servers here, to need one shell only, and prints what a step sends."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", default=",".join(find_free_addresses(2)),
-                      help="of the ps and the worker")
-  ps, worker = parser.parse_args().hosts.split(",")
+  ps, worker = flags.FLAGS.hosts or find_free_addresses(2)
   tf.disable_v2_behavior()
   cluster = {"ps": [ps], "worker": [worker]}
   servers = [tf.train.Server(cluster, job, 0) for job in ("worker", "ps")]
@@ -89,4 +88,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

@@ -14,9 +14,11 @@ computation for each value that travels decides, not the amount of data.
 Google has reported (2016, GPUs) speed-ups of 6 with 8 devices, 32 with 50 and 300 with 500. These
 are 75, 64 and 60 % per worker: s is a third to two thirds of c. Such networks use a weight at many
 places of an image or in each word of a sentence, or a step touches few of very many weights.
+The chapter adds where the network was full on that hardware: dense models became much slower beyond
+a few dozen GPUs, sparse ones beyond a few hundred. In the table the dense model is full at once.
 The tasks are in measured_tasks.py.
-Toolkit: bare TensorFlow. docs/scaling.md says what a step costs the ps. If a small model needs a ps
-all the same, docs/steps.md has several steps in one run.
+Toolkit: bare TensorFlow. docs/benchmarks.md#scaling says what a step costs the ps. If a small
+model needs a ps all the same, docs/transfer.md#several-steps-per-run has several steps in one run.
 
     $ python examples/notes/when_not_to_parallelise.py
                                   steps/s  examples/s  speed-up  a worker
@@ -47,14 +49,18 @@ cores:
     batch  2000, 4 with a ps          761     1521352      0.60       15%
 """
 
-import argparse
 import contextlib
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 from measured_tasks import BATCHES, ONE_THREAD, answer, build_steps, start_tasks, steps_a_second
 
 from tf1ps.launch import find_free_addresses
+
+flags.DEFINE_list("hosts", None, "Of the ps and four workers; none: free ones.")
+flags.DEFINE_integer("rounds", 5, "How many measurements, of which the median counts.")
+flags.DEFINE_float("seconds", 0.3, "Of a measurement.")
 
 WORKERS = [1, 2, 4]
 # Network, GPUs, speed-up, as Google has reported them.
@@ -66,30 +72,25 @@ def share(speedup, count):
   return "%9.2f %8.0f%%" % (speedup, 100 * speedup / count)
 
 
-def main():
+def main(_):
   """Measures in turns, so that all meet the machine in the same state, and prints a table."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", default=",".join(find_free_addresses(5)),
-                      help="of the ps and four workers")
-  parser.add_argument("--rounds", type=int, default=5)
-  parser.add_argument("--seconds", type=float, default=0.3, help="of a measurement")
-  flags = parser.parse_args()
   tf.disable_v2_behavior()
   found = {(size, count): [] for size in BATCHES for count in [0] + WORKERS}
   with contextlib.ExitStack() as stack:
-    workers = start_tasks(flags.hosts.split(","), stack)  # before TensorFlow has begun here
+    # Before TensorFlow has begun here.
+    workers = start_tasks(flags.FLAGS.hosts or find_free_addresses(5), stack)
     train_ops = build_steps()
     session = stack.enter_context(tf.Session(config=ONE_THREAD))
     session.run(tf.global_variables_initializer())
 
     def measure(size, count):
       if not count:
-        return steps_a_second(session, train_ops[size], flags.seconds)
+        return steps_a_second(session, train_ops[size], flags.FLAGS.seconds)
       for worker in workers[:count]:
-        worker.send((size, flags.seconds))
-      return sum([answer(worker, flags.seconds + 60.0) for worker in workers[:count]])
+        worker.send((size, flags.FLAGS.seconds))
+      return sum([answer(worker, flags.FLAGS.seconds + 60.0) for worker in workers[:count]])
 
-    for _ in range(flags.rounds):
+    for _ in range(flags.FLAGS.rounds):
       for case, rates in found.items():
         rates.append(measure(*case))
   rates = {case: np.median(several) for case, several in found.items()}
@@ -104,4 +105,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

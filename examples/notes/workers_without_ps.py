@@ -1,13 +1,18 @@
 """Workers only, no ps: each has all variables, and gradients are reduced among them.
 
 Example N2.
-Mechanism: TensorFlow's own collectives, in both versions. Each worker computes its gradient, all
-workers take the mean together, and each applies it to its own w. Variables that are equal and get
+Mechanism: messages through queues on the workers. Each worker computes its gradient, all workers
+take the mean together, and each applies it to its own w. Variables that are equal and get
 equal updates stay equal, so only gradients travel.
 What to look for: both workers (targets 1 and 3) print the same weights. One process that has both
 targets gets these weights, too.
-Toolkit: tf1ps.replication.build_mirrored and watch_peers (docs/all_reduce.md). Bare collectives
-wait for ever for a worker that died or has built another model. tf1ps names that worker.
+Use Horovod instead for this scheme on many machines with GPUs: it takes a TensorFlow 1 script, and
+has MPI or Gloo between machines and NCCL between GPUs. Use NCCL instead when all devices are
+NVIDIA's GPUs: it knows their links. Neither has updates that wait for nobody, or embeddings that
+are larger than one machine. Those are what a ps is for.
+Toolkit: tf1ps.replication.build_mirrored and watch_peers (docs/replication.md#all-reduce-by-hand).
+A bare session waits for ever for a worker that died or has built another model. tf1ps names that
+worker.
 
     $ python examples/notes/workers_without_ps.py
     worker 0: [0.0, 1.0, 1.5, 1.75, 1.875]
@@ -28,7 +33,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import BoundedSession, Task
 from tf1ps.launch import find_free_addresses, run_together
-from tf1ps.replication import build_mirrored, group_config, watch_peers
+from tf1ps.replication import build_mirrored, watch_peers
 
 TARGETS = [1.0, 3.0]
 STEPS = 4
@@ -63,14 +68,13 @@ def main():
   tf.disable_v2_behavior()
   own = "/job:worker/task:%d" % index
   # The server first: the first session or server of a process fixes its devices and threads.
-  config = group_config("/job:worker/task:0", tf.ConfigProto(device_filters=[own]))
-  server = tf.train.Server({"worker": hosts}, "worker", index, config=config)
+  server = tf.train.Server({"worker": hosts}, "worker", index)
   model = build_mirrored(
     lambda device: loss_of(TARGETS[index:index + 1]), [own],
     lambda: tf.train.GradientDescentOptimizer(0.5), task_index=index, num_tasks=2)
   w, = tf.trainable_variables()
   other = Task("worker", 1 - index, hosts[1 - index])
-  with BoundedSession(server.target, config=config) as session:
+  with BoundedSession(server.target) as session:
     with watch_peers(session, [other], timeout=60):
       session.run(model.check_op)  # have both built the same?
       session.run(tf.global_variables_initializer())

@@ -7,7 +7,7 @@ has no limit if a task is missing. With a timeout, a `dequeue` may lose a token.
 What to look for: first all three tasks come, and all learn the same order of arrival, by the clock
 of the ps. The order depends on the machine. Then worker 2 leaves. The other two wait for it again,
 and their errors name it.
-Toolkit: tf1ps.state.Barrier (docs/barriers.md).
+Toolkit: tf1ps.state.Barrier (docs/queues.md#a-barrier).
 
     $ python examples/programs/barrier_of_queues.py
     all 3 passed, in the order [...]

@@ -8,7 +8,7 @@ Each of the two tasks that train makes 40 updates, and each update moves w half 
 Toolkit: tf1ps.cluster.resolve_cluster checks the text, and its errors name the part that is wrong
 (docs/cluster.md). tf1ps.Server ends the ps. Programs for `tf1ps-worker` and `tf1ps-local` need none
 of this: each of the commands of tf1ps reads TF_CONFIG, and so does tf.estimator
-(docs/estimator.md).
+(docs/drop_in.md#estimators).
 
     $ python examples/programs/by_tf_config.py
     /job:chief/task:0 is the chief: 40 updates, w 2.0

@@ -4,8 +4,8 @@ Example E7.
 Mechanism: a replica is a worker, and a clone is a device of it. Three numbers give the four kinds
 of devices: variables go to the ps in turn, inputs and optimizer to the worker's CPU, and each clone
 to a GPU. TensorFlow's tf.contrib had Slim's deployment library for this. Here a device setter, a
-string for each device and tf1ps' clones do it (docs/in_graph.md). The gradients of a worker's
-clones become one gradient, which travels to the ps.
+string for each device and tf1ps' clones do it (docs/replication.md#in-graph-by-hand). The
+gradients of a worker's clones become one gradient, which travels to the ps.
 What to look for: the job trains on two logical CPU devices of each worker. The clones of a worker
 always compute one gradient together. The SyncReplicasOptimizer of this job also joins the gradients
 of the workers, which makes the result exact. The chief then trains on the batches of both workers
@@ -40,16 +40,24 @@ That starts all tasks on this machine. By hand, start each task in a shell of it
 --job_name, --task_index and --hosts=PS0,PS1,WORKER0,WORKER1.
 """
 
-import argparse
 import sys
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 import tf1ps
 from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.replication import build_clones, local_devices, split_batch, with_cpu_devices
+
+flags.DEFINE_integer("num_clones", 2, "Devices of each worker.")
+flags.DEFINE_integer("num_workers", 2, "Workers of the job.")
+flags.DEFINE_integer("num_ps", 2, "Parameter servers of the job.")
+flags.DEFINE_enum("job_name", None, ["ps", "worker"], "None: all tasks, and then the devices.")
+flags.DEFINE_integer("task_index", 0, "Of this task in its job.")
+flags.DEFINE_list("hosts", None, "Of the ps, then of the workers; none: free ones.")
+FLAGS = flags.FLAGS
 
 STEPS, RATE = 20, 0.1
 
@@ -150,48 +158,40 @@ def train_in_one_process(num_workers):
       return session.run(tf.trainable_variables())
 
 
-def run_task(flags):
+def run_task(hosts):
   """Serves as a ps, or trains as a worker."""
-  hosts = flags.hosts.split(",")
-  cluster = {"ps": hosts[:flags.num_ps], "worker": hosts[flags.num_ps:]}
-  server = tf1ps.Server(cluster, flags.job_name, flags.task_index,
-                        config=with_cpu_devices(flags.num_clones))
-  if flags.job_name == "ps":
+  cluster = {"ps": hosts[:FLAGS.num_ps], "worker": hosts[FLAGS.num_ps:]}
+  server = tf1ps.Server(cluster, FLAGS.job_name, FLAGS.task_index,
+                        config=with_cpu_devices(FLAGS.num_clones))
+  if FLAGS.job_name == "ps":
     server.join()
     return
   deployment = Deployment(
-    flags.num_clones, len(cluster["worker"]), flags.num_ps, flags.task_index, "CPU")
+    FLAGS.num_clones, len(cluster["worker"]), FLAGS.num_ps, FLAGS.task_index, "CPU")
   weights = train(deployment, server.target)
-  print("worker %d: %d steps, clones on %s" % (flags.task_index, STEPS, " and ".join(
+  print("worker %d: %d steps, clones on %s" % (FLAGS.task_index, STEPS, " and ".join(
     device.rpartition("device:")[2] for device in deployment.clone_devices())))
-  if flags.task_index == 0:
+  if FLAGS.task_index == 0:
     alone = train_in_one_process(len(cluster["worker"]))
     print("equal to one process with the whole batch, to 1e-6: %s" % all(
       np.allclose(*pair, rtol=0, atol=1e-6) for pair in zip(weights, alone)))
 
 
-def main():
+def main(_):
   """Runs a task of the job, or all of them; then prints the devices of each worker's graph."""
-  parser = argparse.ArgumentParser()
-  for name in ("num_clones", "num_workers", "num_ps"):
-    parser.add_argument("--" + name, type=int, default=2)
-  parser.add_argument("--job_name", choices=["ps", "worker"],
-                      help="none: all tasks, and then the devices")
-  parser.add_argument("--task_index", type=int, default=0)
-  parser.add_argument("--hosts", help="of the ps, then of the workers; none: free ones")
-  flags = parser.parse_args()
   tf.disable_v2_behavior()
-  if flags.job_name:
-    run_task(flags)
+  hosts = FLAGS.hosts or find_free_addresses(FLAGS.num_ps + FLAGS.num_workers)
+  if FLAGS.job_name:
+    run_task(hosts)
     return
-  hosts = flags.hosts or ",".join(find_free_addresses(flags.num_ps + flags.num_workers))
-  tasks = [("worker", index) for index in range(flags.num_workers)] + [
-    ("ps", index) for index in range(flags.num_ps)]
-  run_together(main, *[sys.argv[1:] + [
-    "--hosts=" + hosts, "--job_name=" + job, "--task_index=%d" % index] for job, index in tasks])
-  for index in range(flags.num_workers):
-    print_devices(Deployment(flags.num_clones, flags.num_workers, flags.num_ps, index))
+  tasks = [("worker", index) for index in range(FLAGS.num_workers)] + [
+    ("ps", index) for index in range(FLAGS.num_ps)]
+  run_together(lambda: app.run(main), *[sys.argv[1:] + [
+    "--hosts=" + ",".join(hosts), "--job_name=" + job, "--task_index=%d" % index]
+    for job, index in tasks])
+  for index in range(FLAGS.num_workers):
+    print_devices(Deployment(FLAGS.num_clones, FLAGS.num_workers, FLAGS.num_ps, index))
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

@@ -14,8 +14,8 @@ Mechanism: each of the three has a graph of its own.
    after_run gets their values in run_values.
 
 Toolkit: bare TensorFlow. tf1ps.MonitoredTrainingSession calls hooks in the same order. The argument
-clip_norm of tf1ps' builders clips the *mean* gradient of all replicas (docs/in_graph.md and
-docs/synchronous.md).
+clip_norm of tf1ps' builders clips the *mean* gradient of all replicas
+(docs/replication.md#in-graph-by-hand and docs/replication.md#synchronous-updates).
 
     $ python examples/programs/hooks_clipping_averages.py
     clipped: [[0.6, 0.0], [0.0, 0.8]] norm 5.0

@@ -24,17 +24,18 @@ That starts all tasks on this machine. By hand, each in a shell of its own and i
         --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
 """
 
-import argparse
 import os
-import sys
 import tempfile
 
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 import tf1ps
 from tf1ps.launch import find_free_addresses, run_together
 
-HOSTS = "127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223"  # the ps, then the workers
+HOSTS = ["127.0.0.1:2221", "127.0.0.1:2222", "127.0.0.1:2223"]  # the ps, then the workers
+
+flags.DEFINE_list("hosts", HOSTS, "Take the place of HOSTS.")
 
 
 def losses_in(folder):
@@ -44,39 +45,34 @@ def losses_in(folder):
           for value in event.summary.value if value.tag == "loss"], len(files)
 
 
-def main():
+def main(argv):
   """Serves as the ps, or trains and writes summaries."""
-  if len(sys.argv) == 1:  # all tasks on this machine
+  if len(argv) == 1:  # all tasks on this machine
     hosts = "--hosts=" + ",".join(find_free_addresses(3))
     with tempfile.TemporaryDirectory() as folder:
-      return run_together(main, *[[job, index, folder, hosts] for job, index in [
+      return run_together(lambda: app.run(main), *[[job, index, folder, hosts] for job, index in [
         ("worker", "0"), ("worker", "1"), ("ps", "0")]])
-  parser = argparse.ArgumentParser()
-  parser.add_argument("job", choices=["ps", "worker"])
-  parser.add_argument("index", type=int)
-  parser.add_argument("log_dir")
-  parser.add_argument("--hosts", default=HOSTS)
-  flags = parser.parse_args()
+  job, index, log_dir = argv[1:]
   tf.disable_v2_behavior()
-  ps, *workers = flags.hosts.split(",")
-  cluster = {"ps": [ps], "worker": workers}
-  server = tf1ps.Server(cluster, flags.job, flags.index)
-  if flags.job == "ps":
+  ps, *workers = flags.FLAGS.hosts
+  cluster, index = {"ps": [ps], "worker": workers}, int(index)
+  server = tf1ps.Server(cluster, job, index)
+  if job == "ps":
     server.join()
     return
 
   with tf.device(tf1ps.replica_device_setter(
-      cluster=cluster, worker_device="/job:worker/task:%d" % flags.index)):
+      cluster=cluster, worker_device="/job:worker/task:%d" % index)):
     global_step = tf.train.get_or_create_global_step()
     w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
     loss = tf.square(w - 2.0) / 2.0
     train_op = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step)
     summary = tf.summary.scalar("loss", loss)
 
-  folder = os.path.join(flags.log_dir, "worker_%d" % flags.index)
+  folder = os.path.join(log_dir, "worker_%d" % index)
   writer = tf.summary.FileWriter(folder)  # not in the graph: a file on this worker's disk
   seen = []
-  with tf1ps.MonitoredTrainingSession(server.target, flags.index == 0) as session:
+  with tf1ps.MonitoredTrainingSession(server.target, index == 0) as session:
     for _ in range(20):
       _, value, text, step = session.run([train_op, loss, summary, global_step])
       writer.add_summary(text, step)
@@ -84,8 +80,8 @@ def main():
   writer.close()
   read, count = losses_in(folder)
   print("worker %d: %d losses in %d events file, as seen while training: %s" % (
-    flags.index, len(read), count, read == seen))
+    index, len(read), count, read == seen))
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

@@ -8,7 +8,7 @@ IDX files. With --sync_replicas each update takes one gradient of each worker, s
 the global step. Without it, the global step counts the updates of both workers.
 Toolkit: tf1ps' drop-ins (docs/drop_in.md). The original program never ended its ps. Its synchronous
 form needed initial tokens and a queue runner on the chief, and its end depended on luck
-(docs/synchronous.md).
+(docs/replication.md#synchronous-updates).
 
     $ python examples/programs/mnist_replica.py
     worker 0 initialises
@@ -44,18 +44,26 @@ Without --job_name all tasks start on this machine. By hand, each in a shell of 
         --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223 --job_name=ps --task_index=0
 """
 
-import argparse
 import pathlib
 import sys
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from absl import app, flags
 
 import tf1ps
 from tf1ps.launch import find_free_addresses, run_together
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import handwritten_digits
+
+flags.DEFINE_enum("job_name", None, ["ps", "worker"], "None: all tasks.")
+flags.DEFINE_integer("task_index", 0, "Of this task in its job.")
+flags.DEFINE_list("hosts", None, "One ps, then the workers; none: free ones.")
+flags.DEFINE_bool("sync_replicas", False, "Each update takes one gradient of each worker.")
+flags.DEFINE_integer("train_steps", 300, "Global steps.")
+flags.DEFINE_string("data_dir", None, "With MNIST's four IDX files.")
+FLAGS = flags.FLAGS
 
 
 def build_model(pixels):
@@ -70,39 +78,29 @@ def build_model(pixels):
   return images, digits, tf.losses.sparse_softmax_cross_entropy(digits, logits)
 
 
-def main():
+def main(_):
   """Serves as a ps, or trains as a worker."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("--job_name", choices=["ps", "worker"], help="none: all tasks")
-  parser.add_argument("--task_index", type=int, default=0)
-  parser.add_argument("--hosts", default=",".join(find_free_addresses(3)),
-                      help="one ps, then the workers")
-  parser.add_argument("--sync_replicas", action="store_true")
-  parser.add_argument("--train_steps", type=int, default=300, help="global steps")
-  parser.add_argument("--data_dir", default=None, help="with MNIST's four IDX files")
-  flags = parser.parse_args()
-  if not flags.job_name:
-    hosts = flags.hosts.split(",")
+  hosts, index = FLAGS.hosts or find_free_addresses(3), FLAGS.task_index
+  if not FLAGS.job_name:
     tasks = [("worker", index) for index in range(len(hosts) - 1)] + [("ps", 0)]
-    return run_together(main, *[sys.argv[1:] + [
-      "--hosts=" + flags.hosts, "--job_name=" + job, "--task_index=%d" % index]
+    return run_together(lambda: app.run(main), *[sys.argv[1:] + [
+      "--hosts=" + ",".join(hosts), "--job_name=" + job, "--task_index=%d" % index]
       for job, index in tasks])
   tf.disable_v2_behavior()
-  hosts, index = flags.hosts.split(","), flags.task_index
   cluster = {"ps": hosts[:1], "worker": hosts[1:]}
-  server = tf1ps.Server(cluster, flags.job_name, index)
-  if flags.job_name == "ps":
+  server = tf1ps.Server(cluster, FLAGS.job_name, index)
+  if FLAGS.job_name == "ps":
     server.join()
     return
 
   is_chief, hooks = index == 0, []
-  (train_images, train_digits), validation = handwritten_digits.read_to_feed(flags.data_dir)
+  (train_images, train_digits), validation = handwritten_digits.read_to_feed(FLAGS.data_dir)
   with tf.device(tf1ps.replica_device_setter(
       cluster=cluster, worker_device="/job:worker/task:%d" % index)):
     global_step = tf.train.get_or_create_global_step()
     images, digits, cross_entropy = build_model(train_images.shape[1])
     optimizer = tf.train.AdamOptimizer(0.01)
-    if flags.sync_replicas:
+    if FLAGS.sync_replicas:
       optimizer = tf1ps.SyncReplicasOptimizer(optimizer, len(hosts) - 1)
       hooks.append(optimizer.make_session_run_hook(is_chief))
     train_op = optimizer.minimize(cross_entropy, global_step)
@@ -111,7 +109,7 @@ def main():
   order = np.random.RandomState(index)
   with tf1ps.MonitoredTrainingSession(server.target, is_chief, hooks=hooks) as session:
     local_step = step = 0
-    while step < flags.train_steps:
+    while step < FLAGS.train_steps:
       rows = order.randint(len(train_digits), size=100)
       session.run(train_op, {images: train_images[rows], digits: train_digits[rows]})
       step = session.run(global_step)
@@ -123,4 +121,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  app.run(main)

@@ -10,7 +10,7 @@ as there are workers. By hand, three details go wrong:
 3. The ps must stay for a moment after the last token. The session of the last worker is still open,
    and TensorFlow's close() hangs without its ps.
 
-Toolkit: tf1ps.state.DoneQueues does all three (docs/barriers.md). With
+Toolkit: tf1ps.state.DoneQueues does all three (docs/queues.md#a-barrier). With
 tf1ps.MonitoredTrainingSession you need no such queue: `tf1ps.Server.join` ends the ps when the
 chief has ended.
 

@@ -8,7 +8,7 @@ variables, on the ps. Evaluation uses the averages.
 What to look for: both workers have the same rate at each step, since both are at the same step.
 Clipping each worker's gradient before it is sent (`compute_gradients`, clip, `apply_gradients`)
 gives other numbers than clipping the mean. TensorFlow's own optimizer can only clip each gradient.
-Toolkit: tf1ps.SyncReplicasOptimizer, with its clip_norm (docs/synchronous.md).
+Toolkit: tf1ps.SyncReplicasOptimizer, with its clip_norm (docs/replication.md#synchronous-updates).
 
     $ python examples/programs/synchronous_with_extras.py
     worker 0: the rate is 0.1000 at step 0

@@ -15,7 +15,7 @@ Three ways to fail:
    code that makes a new variable, such as Adam for its slots, gets the ValueError.
 
 Toolkit: bare TensorFlow, and tf1ps.replication.build_in_graph_synchronous beside it. It reuses
-variables in its towers only, and refuses case 2 (docs/in_graph.md).
+variables in its towers only, and refuses case 2 (docs/replication.md#in-graph-by-hand).
 
     $ python examples/programs/towers_on_one_machine.py
     stacked: like one big batch True, trainable variables ['w']

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 
 import pytest
@@ -53,6 +54,24 @@ def test_a_window_holds_whole_bursts_of_its_own_turn(already):
   job.begin(already)
   window = interleaving.measure(job, interleaving.Pace(1, 0.05, 0.0))
   assert window.steps_per_second == pytest.approx(160.0, rel=0.01)
+
+
+class ReadBursts(Bursts):
+  """Its steps are read with the time of the reading, as those of tf1ps are."""
+
+  def steps(self):
+    return super().steps()[0], time.monotonic()
+
+
+def test_a_window_of_steps_that_are_read_misses_none_that_are_half_made(monkeypatch):
+  clock = Clock()
+  for module in (sys.modules[__name__], interleaving, jobs):
+    monkeypatch.setattr(module, "time", clock)
+  clock.sleep(100.0)
+  job = ReadBursts()
+  job.begin(0.45)
+  window = interleaving.measure(job, interleaving.Pace(1, 0.4, 0.0))
+  assert window.steps_per_second == pytest.approx(160.0, rel=0.04)  # it is read every 0.01 s
 
 
 def test_each_round_begins_with_another_one():

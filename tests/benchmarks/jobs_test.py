@@ -103,6 +103,7 @@ def test_a_loss_is_read_from_what_it_prints(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("said, kind", [
   ("tf1ps-worker: there is no flag --steps_in_sight (see tf1ps-worker --help)", jobs.NotThereYet),
+  ("tf1ps-worker: --steps_in_sight is not a flag (see tf1ps-worker --help)", jobs.NotThereYet),
   ("flag --optimizer=lazy: value should be one of <sgd|adam>", jobs.NotThereYet),
   ("ValueError: no", jobs.JobError)])
 def test_a_flag_that_is_not_known_is_no_failure(tmp_path, monkeypatch, said, kind):

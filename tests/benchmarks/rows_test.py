@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import interleaving, jobs, losses, rows
 
-ROW = rows.row("L", "loopback", "tf1ps", "--pack_bytes=0", [30.0, 10.0, 20.0], 2.0,
+ROW = rows.row("L", "loopback", "tf1ps", "--threads=1", [30.0, 10.0, 20.0], 2.0,
                {"worker": 3.0, "ps": 1.5}, 900.0, 1234.4, 0.25, 240)
 
 
@@ -21,7 +21,7 @@ def test_a_row_has_the_keys_and_the_middle_of_its_rounds(tmp_path):
 def test_the_table():
   bare = rows.row("csv", "none", "readers", "", [])
   assert rows.table([ROW, bare]).splitlines()[2:] == [
-    "| L | loopback | tf1ps | `--pack_bytes=0` | 20 (10 to 30) | 2 | 3 + 1.5 | 900 | 1.2 | 0.25 "
+    "| L | loopback | tf1ps | `--threads=1` | 20 (10 to 30) | 2 | 3 + 1.5 | 900 | 1.2 | 0.25 "
     "| 240 |",
     "| csv | none | readers |  |  |  |  |  |  |  |  |"]
   assert rows.extras([ROW, dict(bare, seconds=2)]) == ["- csv, readers: seconds 2"]

@@ -11,7 +11,7 @@ RUN = systems.Run("L", "/folder", links.LOOPBACK, steps=120, seed=1, minibatches
 
 
 def test_a_line_of_tf1ps_is_its_programs_with_its_flags():
-  line = comparisons.tf1ps("x", "--sync_replicas", "--inter_op_parallelism_threads=1", workers=2,
+  line = comparisons.tf1ps("x", "--sync_replicas", "--threads=1", workers=2,
                            ps=2)
   tasks, addresses = systems.tasks_of(line, RUN)
   assert [(task.job, task.index) for task in tasks] == [
@@ -19,11 +19,11 @@ def test_a_line_of_tf1ps_is_its_programs_with_its_flags():
   assert len(set(addresses["ps"] + addresses["worker"])) == 4
   worker, ps = tasks[-1].command, tasks[0].command
   assert worker[1].endswith("tf1ps_worker.py") and ps[1].endswith("tf1ps_ps.py")
-  for option in ("--sync_replicas", "--inter_op_parallelism_threads=1", "--steps=120",
+  for option in ("--sync_replicas", "--threads=1", "--steps=120",
                  "--bench_model=L",
                  "--worker_hosts=" + ",".join(addresses["worker"]), "--task_index=1"):
     assert option in worker
-  assert "--inter_op_parallelism_threads=1" in ps and "--sync_replicas" not in ps
+  assert "--threads=1" in ps and "--sync_replicas" not in ps
 
 
 def test_a_peer_counts_where_somebody_asks():
@@ -52,7 +52,7 @@ def test_every_comparison_names_models_that_exist_and_lines_that_differ():
 
 def test_the_names_are_those_of_the_documents():
   with open(systems.ROOT + "/docs/benchmarks.md", encoding="utf-8") as file:
-    said = set(re.findall(r"^\| `(\w+)`", file.read(), re.MULTILINE))
+    said = set(re.findall(r"^\|`(\w+)`", file.read(), re.MULTILINE))
   assert said == set(registry.names())
 
 

@@ -204,3 +204,47 @@ def test_listed_is_what_the_state_file_keeps(tmp_path):
   save(tmp_path, (1, 2, 3, 10), keep=2)
   assert checkpoints.listed_checkpoints(str(tmp_path)) == [
       str(tmp_path / "model.ckpt-3"), str(tmp_path / "model.ckpt-10")]
+
+
+def test_a_newer_checkpoint_than_the_one_that_is_named_is_warned_of(tmp_path, caplog):
+  path = save(tmp_path, (3, 5, 9))
+  checkpoints.warn_of_newer(path)
+  checkpoints.name_latest(str(tmp_path), "model.ckpt-3")
+  os.remove(path + ".index")  # that one is none
+  checkpoints.warn_of_newer(str(tmp_path / "model.ckpt-5"))
+  assert warnings(caplog) == []
+  checkpoints.warn_of_newer(str(tmp_path / "model.ckpt-3"))
+  assert warnings(caplog) == [
+    f"{tmp_path}/checkpoint makes model.ckpt-3 the latest checkpoint, although model.ckpt-5 is "
+    "there. To go on with that one, end this job, and put only the line model_checkpoint_path: "
+    '"model.ckpt-5" into the file']
+
+
+@pytest.mark.parametrize("content, used", [
+  ("7", 7), ("{", 4), (None, 4), ("[]", 4)])
+def test_beside_a_checkpoint_the_file_of_the_one_before_takes_the_place(
+    tmp_path, caplog, content, used):
+  for step, text in ((9, "1"), (5, content), (3, None), (2, "4")):
+    (tmp_path / f"model.ckpt-{step}.index").write_text("")
+    if text is not None:
+      (tmp_path / f"model.ckpt-{step}.n.json").write_text(text)
+  found = checkpoints.read_beside(
+    str(tmp_path / "model.ckpt-5"), ".n.json", lambda text: int(text), "It is 0")
+  assert found == used
+  problem = "missing" if content is None else "damaged"
+  assert warnings(caplog) == ([] if used == 7 else [
+    f"{tmp_path}/model.ckpt-5.n.json is {problem}. That of model.ckpt-2 is used"])
+
+
+def test_beside_a_checkpoint_no_file_says_anything(tmp_path, caplog):
+  assert checkpoints.read_beside(str(tmp_path / "m-5"), ".n.json", int, "It is 0") is None
+  assert warnings(caplog) == [f"{tmp_path}/m-5.n.json is missing. It is 0"]
+
+
+def test_files_of_another_user_are_no_damage(tmp_path, monkeypatch):
+  path = save(tmp_path)
+  cut(10)(path + PART)  # root may read everything, so that the error is another one
+  monkeypatch.setattr(checkpoints, "is_hidden", lambda name: name.endswith(PART))
+  error = refused(latest_intact, tmp_path)
+  assert error == (f"checkpoint {path} is there, but this user must not read {path}{PART}. Give "
+                   "this user the right to read them")

@@ -115,3 +115,16 @@ def test_without_a_global_step_the_value_stays_0(graph, set_timing):
   assert (tracker.value, tracker.own_steps) == (0, 3)
   with pytest.raises(RuntimeError, match="a checkpoint needs a global step: call tf.train.get_or_"):
     tracker.check_step("a checkpoint")
+
+
+def test_finds_a_step_of_any_type(graph):
+  assert global_step.find_global_step() is None
+  tensor = tf.constant(3.0, name="global_step")
+  assert global_step.find_global_step() is tensor
+  for use_resource in (False, True):
+    with tf.Graph().as_default() as other:
+      variable = tf.get_variable("global_step", [], use_resource=use_resource)
+      assert global_step.find_global_step() is variable
+      named = tf.Variable(0, name="steps")
+      tf.add_to_collection(tf.GraphKeys.GLOBAL_STEP, named)
+      assert global_step.find_global_step(other) is named

@@ -56,7 +56,7 @@ def test_a_worker_alone_comes_back(start):
 
 @pytest.mark.slow
 def test_the_whole_job_comes_back_from_its_checkpoint(start, tmp_path):
-  flags = ["--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=10", "--steps=1000000"]
+  flags = ["--checkpoint_dir=%s" % tmp_path, "--save_checkpoints=steps:10", "--steps=1000000"]
   this = job(start, *flags)
   (ps,), workers = this.all()
   for worker in workers:
@@ -95,7 +95,7 @@ def test_after_a_signal_and_a_checkpoint_nothing_is_trained_twice(start, tmp_pat
 
 @pytest.mark.slow
 def test_a_restarted_ps_brings_the_position_of_its_checkpoint(start, tmp_path):
-  this = job(start, "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=10", "--steps=60",
+  this = job(start, "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints=steps:10", "--steps=60",
              num_workers=1)
   ps, chief = this.ps(), this.worker()
   wait_for_batches(chief, 25)

@@ -9,13 +9,13 @@ import tensorflow.compat.v1 as tf
 from tests.training import line_program
 from tf1ps.checkpoint import restoring
 from tf1ps.checkpoint.checkpoints import CheckpointError
-from tf1ps.program import variable_kind
 
 
-@pytest.fixture(params=variable_kind.KINDS)
+@pytest.fixture(params=["resource", "ref"])
 def kind(request):
   """Runs a test in a graph of each kind of variables."""
-  with tf.Graph().as_default(), variable_kind.kind_scope(request.param):
+  with tf.Graph().as_default(), tf.variable_scope(
+      tf.get_variable_scope(), use_resource=request.param == "resource"):
     yield request.param
 
 
@@ -78,6 +78,19 @@ def test_any_saver_is_checked_by_the_names_that_it_restores(tmp_path, kind):
       restoring.restore_checkpoint(session, tf.train.Saver(sharded=True), path)
     with pytest.raises(CheckpointError, match="lacks the model's variable 'others' .* 'other'$"):
       restoring.restore_checkpoint(session, tf.train.Saver({"others": other}), path)
+
+
+def test_the_names_of_all_variables_are_read_once(tmp_path, kind, monkeypatch):
+  """Reading them for each variable takes minutes where there are thousands."""
+  path = line_program.save(tmp_path, 7, w=1., b=1.)
+  tf.get_variable("w", [])
+  tf.get_variable("b", [])
+  reads, read = [], restoring._names_and_parts
+  monkeypatch.setattr(restoring, "_names_and_parts", lambda op: reads.append(op) or read(op))
+  saver = restoring.make_saver_for(path)
+  with tf.Session() as session:
+    restoring.restore_checkpoint(session, saver, path)
+  assert len(reads) == 1
 
 
 def test_a_checkpoint_by_objects_is_left_to_tensorflow(tmp_path, kind):

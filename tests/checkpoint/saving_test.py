@@ -76,6 +76,21 @@ def test_every_n_seconds(tmp_path, secs, steps):
   assert steps_in(tmp_path) == steps
 
 
+class SilentSaver(tf.train.Saver):
+  """A saver as many agents have it: without the meta graph, and without a result."""
+
+  def save(self, sess, save_path, global_step=None, latest_filename=None,
+           meta_graph_suffix="meta", write_meta_graph=True):
+    super(SilentSaver, self).save(
+      sess, save_path, global_step, latest_filename, meta_graph_suffix, False)
+
+
+@pytest.mark.parametrize("max_to_keep", [5, None])
+def test_by_a_saver_that_returns_nothing(tmp_path, max_to_keep):
+  train(tmp_path, 2, saver=lambda: SilentSaver(max_to_keep=max_to_keep), save_checkpoint_steps=1)
+  assert steps_in(tmp_path) == [0, 1, 2]
+
+
 class Spoil(tf.train.SessionRunHook):
   """Makes x NaN after a step, as a gradient does that is no number."""
 
@@ -99,7 +114,8 @@ def test_values_that_are_no_numbers_are_not_saved(tmp_path, caplog):
   assert listed(tmp_path) == steps_in(tmp_path) == [0, 10]
   assert ["no checkpoint at global step %d: the trained variable x has values that are no numbers"
           % step for step in (20, 30, 35)] == [
-            record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+            record.getMessage() for record in caplog.records
+            if (record.name, record.levelname) == ("tf1ps", "WARNING")]  # TensorFlow's come once
 
 
 def test_the_last_step_is_not_saved_twice(tmp_path):
@@ -140,6 +156,14 @@ def test_keeps_so_many_also_over_a_restart(tmp_path):
   assert steps_in(tmp_path) == [20, 30]
   train(tmp_path, 40, saver=saver, save_checkpoint_steps=10)
   assert steps_in(tmp_path) == listed(tmp_path) == [30, 40]
+
+
+def test_a_text_goes_with_its_checkpoint(tmp_path):
+  train(tmp_path, 35, saver=lambda: tf.train.Saver(max_to_keep=2), save_checkpoint_steps=10,
+        more_hooks=[Beside({".beside": "a text"})])
+  assert steps_in(tmp_path) == [30, 35]
+  assert sorted(name for name in os.listdir(str(tmp_path)) if name.endswith(".beside")) == [
+    "model.ckpt-30.beside", "model.ckpt-35.beside"]
 
 
 def test_the_graph_stands_beside_them(tmp_path):

@@ -25,7 +25,8 @@ def test_certificates_for_each_host_and_one_for_all(tmp_path, capsys):
 
 @pytest.mark.parametrize("argv, code, text", [
   (["10.0.0.1"], 2, "--dir"), (["--dir=x"], 2, "HOST"), (["--dir=x", "--dys=3", "a"], 2, "--dys"),
-  (["--dir=x", "a:2222"], 1, "'a:2222' is no host: give a name or an IP address, without a port"),
+  (["--dir=x", "a:2222"], 1,
+   "'a:2222' is not a host: give a name or an IP address, without a port"),
   (["--dir=x", "a", "--days=99999999"], 1, "days must be above 0 and at most 36500, got 99999999"),
   (["--dir=x", "a", "--days=0"], 1, "days must be above 0 and at most 36500, got 0.0")])
 def test_what_is_refused(tmp_path, monkeypatch, capsys, argv, code, text):

@@ -10,10 +10,11 @@ import json
 import os
 import pathlib
 import sys
+import tempfile
 
 from absl import flags
 
-from tests import forked_interpreter, program_tasks
+from tests import forked_interpreter, harness, program_tasks
 from tests.cluster_tasks import say
 from tf1ps.cli import (
   app,
@@ -42,6 +43,8 @@ PROGRAMS = {"tf1ps-local": local, "tf1ps-ps": ps, "tf1ps-worker": worker,
             "tf1ps-tune": tune}
 OF_PROGRAMS = [name for name in PROGRAMS if name not in (
   "tf1ps-reset", "tf1ps-ssh", "tf1ps-status", "tf1ps-top")]  # those with --program
+# With these it goes on to the import of its program.
+NEEDED_BY = {"tf1ps-predict": ["--checkpoint=" + __file__, "--output=none/"]}
 NOBODY = ["--ps_hosts=127.0.0.1:1", "--worker_hosts=127.0.0.1:2"]  # where nobody listens
 
 # A program that says when it is imported.
@@ -65,16 +68,25 @@ def names_of(name):
 
 
 def run(start, name, *argv, folder="/", **env):
-  """Runs a program; returns its exit code and its lines."""
+  """Runs a program; returns its exit code and its lines.
+
+  A program silences TensorFlow's log, but in a forked process TensorFlow was there before.
+  """
   task = start(name, program_tasks.run_program, name, argv, folder, **env)
-  return task.wait(), task.lines
+  return task.wait(), harness.without_logs(task.lines)
+
+
+def run_with_temporary(temporary, name, argv):
+  """Runs a program with another temporary directory of the system; returns its exit code."""
+  tempfile.tempdir = temporary
+  return program_tasks.run_program(name, argv, temporary)
 
 
 def call(start, function, *args, **env):
   """Calls a function of this module in a process of its own; returns its lines."""
   task = start(function.__name__, function, *args, **env)
   assert task.wait() == 0, task.output
-  return task.lines
+  return harness.without_logs(task.lines)
 
 
 def write(folder, name, text):
@@ -189,10 +201,11 @@ def be_first_process(argv):
 
 
 def tune_two(argv, folder):
-  """Runs tf1ps-tune with the user's flags and one option."""
+  """Runs tf1ps-tune with the user's flags and one option, for three minutes at most."""
+  tune.TIMING = tune.TIMING._replace(tuning_limit=180.0)
   os.chdir(folder)
   forked_interpreter.prepare()
   all_of = tune_search.single_candidates
-  tune_search.single_candidates = lambda *args: [
-    one for one in all_of(*args) if one.name == "--steps_per_execution=4"]
+  tune_search.single_candidates = lambda *args, **kwargs: [
+    one for one in all_of(*args, **kwargs) if one.name == "--steps_per_execution=4"]
   return tune.run(list(argv))

@@ -29,8 +29,9 @@ def test_findings_of_a_folder(tmp_path, capsys):
   assert out.splitlines() == [
     "%s/sub/ps.py:3:7: gone: TensorFlow has no tf.sub since 1.0: it is called tf.subtract "
     "[name-before-1.0]" % tmp_path, "",
-    "name-before-1.0: Write today's name. docs/v1.md#from-before-tensorflow-10",
-    "1 finding in 1 of 2 files. `import tf1ps.v1 as tf`, or tf1ps-run, mends all of them."]
+    "name-before-1.0: Write today's name. See `tf1ps docs legacy#from-before-tensorflow-10`.",
+    "1 finding in 1 of 2 files. `import tf1ps.v1 as tf`, or tf1ps-run, fixes all that tf1ps-doctor "
+    "found."]
   assert not err
 
 
@@ -49,9 +50,11 @@ def test_python2(tmp_path, capsys):
 
 def test_files_that_cannot_be_read(tmp_path, capsys):
   (tmp_path / "broken.py").write_text("x = (\n")
-  assert doctor.run([str(tmp_path / "broken.py"), str(tmp_path / "absent.py")]) == 2
+  assert doctor.run([str(tmp_path / "broken.py"), str(tmp_path / "absent.py"),
+                     str(tmp_path / "brokn.py")]) == 2
   err = capsys.readouterr().err
-  assert "broken.py:1: " in err and "absent.py: No such file or directory" in err
+  assert "broken.py:1: " in err and "absent.py: No such file or directory\n" in err
+  assert "brokn.py: No such file or directory; did you mean %s/broken.py?\n" % tmp_path in err
 
 
 def test_a_wrong_flag(capsys):
@@ -70,8 +73,8 @@ def test_fix_writes_the_file_and_lists_what_is_left(tmp_path, monkeypatch, capsy
     "--- a/train.py", "+++ b/train.py", "@@ -1,4 +1,4 @@", " # -*- coding: latin-1 -*-",
     "-import tensorflow as tf  # \xe9", "-tf.sub(3, 2)", "+import tf1ps.v1 as tf  # \xe9",
     "+tf.subtract(3, 2)", " tf.contrib.ffmpeg.decode(x)",
-    "train.py:4:1: gone: TensorFlow 2 has no tf.contrib.ffmpeg.decode, nor has tf1ps.v1 "
-    "[contrib-without-heir]"]
+    "train.py:4:1: gone: TensorFlow 2 has no tf.contrib.ffmpeg.decode, nor has tf1ps.v1: use the "
+    "package tensorflow-io [contrib-without-heir]"]
   assert (tmp_path / "train.py").read_bytes() == (
     b"# -*- coding: latin-1 -*-\r\nimport tf1ps.v1 as tf  # \xe9\r\ntf.subtract(3, 2)\r\n"
     b"tf.contrib.ffmpeg.decode(x)\r\n")
@@ -99,8 +102,8 @@ def test_json(tmp_path, capsys):
   assert json.loads(capsys.readouterr().out) == [{
     "path": str(tmp_path / "train.py"), "line": 3, "column": 7, "rule": "name-before-1.0",
     "kind": "gone", "message": "TensorFlow has no tf.sub since 1.0: it is called tf.subtract",
-    "advice": "Write today's name.", "page": "docs/v1.md#from-before-tensorflow-10",
-    "is_mended_by_tf1ps": True}]
+    "advice": "Write today's name.", "page": "tf1ps docs legacy#from-before-tensorflow-10",
+    "is_fixed_by_tf1ps": True}]
   (tmp_path / "train.py").write_text("import os\n")
   assert doctor.run(["--format=json", str(tmp_path / "train.py")]) == 0
   assert json.loads(capsys.readouterr().out) == []
@@ -143,10 +146,41 @@ def test_what_the_one_import_leaves_comes_first(tmp_path, monkeypatch, capsys):
   assert [line.partition(" ")[0] for line in lines] == [
     "train.py:4:1:", "", "`import", "train.py:3:7:", "", "contrib-without-heir:",
     "name-before-1.0:", "2", ""]
-  assert lines[2] == "`import tf1ps.v1 as tf`, or tf1ps-run, mends these:"
+  assert lines[2] == "`import tf1ps.v1 as tf`, or tf1ps-run, fixes these:"
+
+
+def test_the_own_files_that_a_file_imports_are_read_as_well(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(str(tmp_path))
+  (tmp_path / "sub" / "nets").mkdir(parents=True)
+  (tmp_path / "sub" / "train.py").write_text("import near, json, absent\nfrom nets import net\n")
+  (tmp_path / "sub" / "near.py").write_text("import near, train\nprint 'near'\n")
+  (tmp_path / "sub" / "nets" / "net.py").write_text(ADDS)
+  (tmp_path / "sub" / "unused.py").write_text(ADDS)
+  before = list(sys.path)
+  for given, folder in ("sub/train.py", "sub"), (str(tmp_path / "sub" / "train.py"), None):
+    assert doctor.run([given, given]) == 1
+    lines = capsys.readouterr().out.split("\n")
+    folder = folder or str(tmp_path / "sub")
+    assert [line.partition(": ")[0] for line in lines if line.startswith(folder)] == [
+      folder + "/near.py:1:1", folder + "/nets/net.py:3:7"]
+    assert lines[-2].startswith("2 findings in 2 of 3 files.")
+  assert sys.path == before
+  assert doctor.run(["--diff", "sub/train.py"]) == 0
+
+
+def test_many_findings_of_one_rule_take_three_lines(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(str(tmp_path))
+  (tmp_path / "a.py").write_text(ADDS + "tf.sub(2, 1)\n" * 2)
+  (tmp_path / "b.py").write_text(ADDS + "tf.contrib.ffmpeg.decode(x)\n")
+  assert doctor.run(["."]) == 1
+  lines = capsys.readouterr().out.split("\n")
+  assert lines[0].startswith("b.py:4:1: gone: TensorFlow 2 has no tf.contrib.ffmpeg.decode")
+  assert lines[5:7] == ["... 2 more [name-before-1.0]: a.py:5; b.py:3", ""]
+  assert lines[3].startswith("a.py:3:7: ") and lines[4].startswith("a.py:4:1: ")
 
 
 def test_without_fissix_python2_cannot_be_read(tmp_path, monkeypatch, capsys):
+  doctor._python2.cache_clear()
   monkeypatch.setitem(sys.modules, "fissix.refactor", None)
   (tmp_path / "old.py").write_text("print 'over'\n")
   assert doctor.run([str(tmp_path / "old.py")]) == 2
@@ -154,7 +188,7 @@ def test_without_fissix_python2_cannot_be_read(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("argv, said", [
-  (["--fix", "--diff"], "give one of them"),
+  (["--fix", "--diff"], "--diff shows what --fix changes: leave one out"),
   (["--fix", "--format=json"], "leave --format=json out")])
 def test_flags_that_do_not_go_together(tmp_path, capsys, argv, said):
   assert doctor.run([*argv, str(tmp_path)]) == 2
@@ -168,7 +202,7 @@ def test_a_reader_that_is_gone(tmp_path):
   os.close(reader)
   try:
     ended = subprocess.run(
-      [sys.executable, "-m", "tf1ps.cli.doctor", "--format=json", str(tmp_path)],
+      [sys.executable, "-m", "tf1ps", "doctor", "--format=json", str(tmp_path)],
       cwd=str(ROOT), stdout=writer, stderr=subprocess.PIPE)
   finally:
     os.close(writer)

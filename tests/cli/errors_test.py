@@ -38,6 +38,10 @@ def model_fn(features, labels, mode): pass
 
 def reads_file():
   open("/no/such/file")
+
+def opens(path):
+  import tensorflow.compat.v1 as tf
+  (open if path.startswith("py") else tf.io.gfile.GFile)(path.partition(":")[2]).read()
 """
 HELPER = "def raises():\n  raise ValueError('the helper')\n"
 
@@ -71,7 +75,8 @@ def test_what_came_through_the_users_code_shows_its_place(users, kind, caplog, m
   text = caplog.records[-1].getMessage()
   assert 'File "%s", line 6, in fails' % users.module.__file__ in text
   assert text.splitlines()[0] == "Traceback (most recent call last):"
-  assert text.splitlines()[-1].endswith(errors.line(error))
+  assert text.splitlines()[-1].startswith("  (--verbosity=info shows ")
+  assert errors.line(error) not in text  # the caller prints it below
   assert errors.line(error, users).startswith("users_program.py:")
   assert kind != "itself" or errors.line(error, users) == (
     "users_program.py:9 in raises: ValueError: mine")
@@ -146,7 +151,7 @@ def test_an_operation_of_ours_has_no_place_in_the_program(users, caplog, monkeyp
   assert errors.line(error, users).startswith("FailedPreconditionError: ")
   monkeypatch.setattr(logging.getLogger("tf1ps"), "propagate", True)
   assert errors.show_traceback(error, users)
-  assert len(caplog.records[-1].getMessage().splitlines()) == 3
+  assert len(caplog.records[-1].getMessage().splitlines()) == 1
 
 
 def test_an_error_as_a_line():
@@ -181,3 +186,12 @@ def test_an_error_from_a_value_comes_again_and_one_of_another_task_or_a_disk_may
 def test_an_error_from_the_program_comes_again(users):
   assert errors.comes_again(raised(users.module.fails, "itself"), users)
   assert errors.comes_again(raised(users.module.reads_file), users)
+
+
+@pytest.mark.parametrize("opener", ["py", "tf"])
+def test_a_file_that_is_not_there_names_the_nearest(users, tmp_path, opener):
+  (tmp_path / "train.csv").write_text("1")
+  error = raised(users.module.opens, "%s:%s/trian.csv" % (opener, tmp_path))
+  assert errors.line(error, users).endswith("; did you mean %s/train.csv?" % tmp_path)
+  error = raised(users.module.opens, "%s:%s/other" % (opener, tmp_path))
+  assert "did you mean" not in errors.line(error, users)

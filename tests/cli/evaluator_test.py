@@ -8,7 +8,7 @@ import pytest
 from tests import program_tasks
 from tests.cli import commands
 from tests.training import line_program
-from tf1ps.state import run
+from tf1ps.state import run, run_status
 
 PROGRAM = "--program=tests.training.line_program"
 
@@ -17,7 +17,7 @@ PROGRAM = "--program=tests.training.line_program"
 def ended(tmp_path):
   """The checkpoint directory of a run that has ended: y is 2 x, where 2 x + 1 is right."""
   line_program.save(tmp_path, 3, 2.0, 0.0)
-  run.RunFile(str(tmp_path)).write("old", run.RUN_ENDED, 3)
+  run.RunFile(str(tmp_path)).write("old", run_status.RUN_ENDED, 3)
   return tmp_path
 
 
@@ -34,15 +34,16 @@ def test_a_run_that_has_ended(start, ended):
          r"\(10 examples, \d+\.\d s\)"
   lines[:2] = [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in lines[:2]]
   assert len(lines) == 3 and re.match(said + "$", lines[1])
-  assert lines[0] == ("the last run has ended; waiting 0.1 s for a new one (with --once, it "
-                      "does not wait)")
+  assert lines[0] == ("the last run has ended; waiting 0.1 s for a new run (with "
+                      "--checkpoint=latest, it does not wait)")
   assert re.match(r"evaluator: 1 evaluation, %s, the run has ended at step 3, exit code 0$" % said,
                   lines[2])
 
 
 def test_one_evaluation_waits_for_no_run(start, ended):
   code, lines = commands.run(
-    start, "tf1ps-evaluator", PROGRAM, "--checkpoint_dir=%s" % ended, "--once")
+    start, "tf1ps-evaluator", PROGRAM, "--checkpoint_dir=%s" % ended,
+    "--checkpoint=latest")
   assert code == 0 and len(lines) == 2
   assert re.match("evaluator: 1 evaluation, .* at step 3 .*, one evaluation was asked for, exit",
                   lines[-1])
@@ -70,7 +71,7 @@ def test_an_evaluator_that_is_told_to_stop(start, ended, number):
   task.signal(number)
   assert task.wait() == 128 + number
   assert re.match(r"evaluator: 1 evaluation, .*, ended by signal %d, exit code %d$" % (
-    number, 128 + number), task.lines[-1])
+    number, 128 + number), task.last_line)
 
 
 @pytest.mark.parametrize("name", ["tf1ps-evaluator", "tf1ps-predict"])

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.cli import commands
+from tf1ps.training import options
 
 OF_LINE = ["block_at", "block_until", "build_until", "evaluate_until", "extra_variable", "fail_in",
            "hang_in_initialiser", "leave_until", "nan_at", "slow_index", "step_seconds",
@@ -25,16 +26,18 @@ def listed(lines):
 
 @pytest.mark.parametrize("name", commands.PROGRAMS)
 def test_every_flag_of_ours_and_no_other(start, name):
-  lines = help_of(start, name, "--help")
+  lines = help_of(start, name, "--help=all")
   assert sorted(listed(lines)) == sorted(commands.names_of(name))
+  assert help_of(start, name, "--helpfull") == lines
   assert lines[0].startswith(name + ": ")
-  last = "With --program=... --help lists the program's own flags as well."
+  last = "With a program, --help lists the program's own flags as well."
   assert (lines[-1] == last) == (name in commands.OF_PROGRAMS)
   assert max(map(len, lines)) <= 88
 
 
 @pytest.mark.parametrize("argv", [
-    ["--help", commands.LINE], [commands.LINE, "--help"], ["-h", commands.LINE, "--steps=0"]])
+    ["--help=all", commands.LINE], [commands.LINE, "--help=all"],
+    ["--helpfull", commands.LINE, "--steps=0"]])
 def test_the_programs_own_flags_stand_beside_ours(start, argv):
   lines = help_of(start, "tf1ps-worker", *argv)
   ours = commands.names_of("tf1ps-worker")
@@ -46,19 +49,33 @@ def test_the_programs_own_flags_stand_beside_ours(start, argv):
   assert "lists the program's own flags" not in lines[-1]
 
 
+@pytest.mark.parametrize("name", commands.PROGRAMS)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_the_first_level_has_the_flags_of_a_first_job(start, name, flag):
+  lines, names = help_of(start, name, flag), commands.names_of(name)
+  firsts = [each for each in names if options.BY_NAME[each].first]
+  assert sorted(listed(lines)) == sorted(firsts if len(names) > 20 else names)
+  assert (lines[-1] == "--help=all lists all %d flags." % len(names)) == (len(names) > 20)
+  if name == "tf1ps-local":
+    assert 18 <= len(firsts) <= 22
+
+
+def test_a_program_has_its_flags_on_the_first_level_as_well(start):
+  lines = help_of(start, "tf1ps-local", commands.LINE, "--help")
+  assert listed(lines[lines.index("Of the program line:"):]) == OF_LINE
+
+
 def test_how_flags_are_shown(start):
-  lines = help_of(start, "tf1ps-worker", "--help")
+  lines = help_of(start, "tf1ps-worker", "--help=all")
   position = lines.index("Limits, in seconds:")
-  assert lines[position:position + 6] == [
+  assert lines[position:position + 4] == [
     "Limits, in seconds:",
     "  --start_timeout=X           How long to wait for the other tasks at the start. [60.0]",
-    "  --end_timeout=X             How long to wait for workers that make no step: the chief",
-    "                              at its end, and others under max_lead. [300.0]",
     "  --heartbeat_timeout=X       How long a task may be silent before it counts as lost.",
     "                              [30.0]"]
   position = lines.index("  --shard=files|records|dynamic|none")
   assert lines[position + 1].startswith(" " * 30 + "How data are divided among the workers")
-  assert any(line.startswith("  --[no]prefetch              Compute each") for line in lines)
+  assert any(line.startswith("  --[no]sync_replicas         All workers make") for line in lines)
   position = lines.index("  --gpu_memory=none|grow|all|X")
   assert lines[position + 1].startswith(" " * 30 + "The memory that a task takes of each GPU")
   first = "  --checkpoint_dir=DIR        The directory of the job's checkpoints. The chief restores"
@@ -69,9 +86,9 @@ def test_how_flags_are_shown(start):
   assert groups == [
     "The program:", "The number of tasks:", "The cluster (or TF_CONFIG in the environment):",
     "The job:", "Links:", "Replication:", "Training:", "Checkpoints:", "Transfer:",
-    "Limits, in seconds:", "Threads and GPUs:", "Output files:", "Output:"]
+    "Limits, in seconds:", "Threads and GPUs:", "Output:"]
 
 
 def test_help_with_a_program_that_is_not_there(start):
   assert commands.run(start, "tf1ps-local", "--help", "--program=/no/such.py") == (
-    1, ["tf1ps-local: there is no program /no/such.py"])
+    1, ["tf1ps-local: the program /no/such.py does not exist"])

@@ -11,7 +11,7 @@ import pytest
 
 from tests import harness
 from tests.cli import commands
-from tf1ps.cli import local
+from tf1ps.cli import from_python, local
 
 LINE = commands.LINE
 ADDRESSES = {"ps": ["127.0.0.1:5"], "worker": ["127.0.0.1:6", "127.0.0.1:7"]}
@@ -36,33 +36,14 @@ def refused(start, *argv, **env):
     (["--steps=1", "--num_workers=0"], "--num_workers=0: a job needs at least one worker"),
     (["--steps=1", "--evaluator"],
      "--evaluator needs --checkpoint_dir: it follows the checkpoints there"),
-    (["--steps=1", "--tensorboard"],
-     "--tensorboard needs --checkpoint_dir: it shows the event files there"),
-    (["--steps=1", "--evaluator", "--checkpoint_dir=d", "--eval_steps=5"],
-     "--eval_steps cannot go with --evaluator, which evaluates every checkpoint: give "
-     "--save_checkpoints_steps"),
-    (["--steps=1", "--summary_image=/nowhere/job.png"],
-     "--summary_image=/nowhere/job.png: the directory /nowhere is not there, or cannot be written"),
-    (["--steps=1", "--max_restarts=2"], "--max_restarts=2 needs --restart=on_failure"),
     (["--num_workers=1"],
      "the job has no end: give --steps, --epochs or --examples"),
     (["--steps=1", "--container=my_problem_1"],
      "container 'my_problem_1' has '_' at position 2: a container begins with a letter, a digit or "
      "a dot, and goes on with these, '-' and '/'; 'my-problem-1' would do"),
-    (["--steps=1", "--persistent"], "there is no flag --persistent (see tf1ps-local --help)")])
+    (["--steps=1", "--persistent"], "--persistent is not a flag (see tf1ps-local --help)")])
 def test_what_cannot_work_is_refused_before_anything_starts(start, argv, text):
   assert refused(start, *argv) == "tf1ps-local: " + text
-
-
-@pytest.mark.parametrize("flag, package, extra", [
-  ("--tensorboard", "tensorboard", "tensorboard"),
-  ("--summary_image=job.png", "matplotlib", "images")])
-def test_an_extra_that_is_missing_is_refused_before_anything_starts(
-    start, tmp_path, flag, package, extra):
-  argv = [LINE, "--steps=1", "--checkpoint_dir=%s" % tmp_path, flag]
-  assert commands.call(start, commands.run_without, package, "tf1ps-local", argv) == [
-    "tf1ps-local: %s needs the package %s: run pip install 'tf1ps[%s]'" % (
-      flag.split("=")[0], package, extra), "exit code 1"]
 
 
 def test_a_log_directory_that_cannot_be_made(start, tmp_path):
@@ -104,20 +85,21 @@ def test_each_task_gets_the_flags_that_it_has(start):
   tasks = made(start, "--heartbeat_timeout=3", "--num_workers=2", "--batch_size", "8",
                "--container", "c",
                "--log_dir=/tmp/x y", "--checkpoint_dir=with blanks, and = signs", "--num_ps", "1",
-               "--evaluator", "--verbosity=error", "--start_timeout=9", "--end_timeout=8")
+               "--evaluator", "--verbosity=error", "--start_timeout=9", "--save_summary_steps=8")
   directory = "--checkpoint_dir=with blanks, and = signs"
   common = ["--heartbeat_timeout=3", "--verbosity=error", "--start_timeout=9"]
   assert sorted(tasks) == ["evaluator 0", "ps 0", "worker 0", "worker 1"]
   assert sorted(tasks["ps 0"][0]) == sorted(common + ["--container", "c"])
   for worker in "worker 0", "worker 1":
     assert sorted(tasks[worker][0]) == sorted(common + [
-      LINE, "--steps=4", "--batch_size", "8", "--container", "c", directory, "--end_timeout=8"])
+      LINE, "--steps=4", "--batch_size", "8", "--container", "c", directory,
+      "--save_summary_steps=8"])
   assert sorted(tasks["evaluator 0"][0]) == sorted(common + [
     LINE, "--batch_size", "8", "--container", "c", directory])
 
 
 @pytest.mark.parametrize("given", [
-    ["--gpu_memory=grow"], ["--inter_op_parallelism_threads", "2"], ["-heartbeat_timeout", "4"]])
+    ["--gpu_memory=grow"], ["--threads", "2"], ["-heartbeat_timeout", "4"]])
 def test_the_ways_to_write_a_flag(start, given):
   tasks = made(start, "--evaluator", *given, "--noevaluator")
   assert sorted(tasks) == ["ps 0", "worker 0", "worker 1"]
@@ -138,10 +120,13 @@ def test_flags_of_the_program_go_to_workers_and_evaluator(start, given):
 def test_gpus_are_for_workers_and_tf_config_for_nobody(start):
   tasks = made(start, "--evaluator")
   assert {name: env for name, (_, env) in tasks.items()} == {
-    "ps 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "-1"},
-    "worker 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "0,1"},
-    "worker 1": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "2,3"},
-    "evaluator 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "-1"}}
+    "ps 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "-1", "TF1PS_TITLE": "tf1ps ps 0 line"},
+    "worker 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "0,1",
+                 "TF1PS_TITLE": "tf1ps worker 0 line"},
+    "worker 1": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "2,3",
+                 "TF1PS_TITLE": "tf1ps worker 1 line"},
+    "evaluator 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "-1",
+                    "TF1PS_TITLE": "tf1ps evaluator 0 line"}}
 
 
 @pytest.mark.slow
@@ -204,6 +189,39 @@ def model_fn(features, labels, mode): pass
 
 
 def test_a_wrong_flag_is_json_as_well(start):
-  record = json.loads(refused(start, "--steps=1", "--log_format", "json", "--prefetsh"))
+  record = json.loads(refused(start, "--steps=1", "--log_format", "json", "--overlab"))
   assert (record["severity"], record["task"]) == ("ERROR", "tf1ps-local")
-  assert record["message"].startswith("tf1ps-local: there is no flag --prefetsh; did you mean")
+  assert record["message"].startswith("tf1ps-local: --overlab is not a flag; did you mean")
+
+
+def test_a_dry_run_says_what_the_program_and_the_flags_are(start, tmp_path):
+  code, lines = commands.run(
+    start, "tf1ps-local", "--dry_run", commands.LINE, "--steps=5", "--sync_replicas", "--num_ps=2",
+    "--num_workers=3", "--checkpoint_dir=c", folder=tmp_path)
+  assert code == 0, lines
+  assert lines[:4] == ["input: features: float32 [32]", "input: labels: float32 [32]",
+                       "variables: 2, 2 values, 8 bytes", "  w float32 []"]
+  assert lines[-6:-1] == [
+    "replication: between_graph: 3 workers on the variables of 2 ps",
+    "updates: an update is the mean of the gradients of 3 workers, 96 examples",
+    "optimizer: adam, learning rate 0.001", "end: --steps=5", "checkpoints: c, secs:600"]
+  assert lines[-1].startswith("dry run: ok, ") and list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_needs_no_end(start, tmp_path):
+  code, lines = commands.run(start, "tf1ps-local", "--dry_run", commands.LINE, folder=tmp_path)
+  assert code == 0 and "end: none yet: give --steps, --epochs or --examples" in lines, lines
+
+
+@pytest.mark.parametrize("fails_in, place", [
+  ("model", "in model_fn"), ("input", "in input_fn"), ("eval", "in input_fn")])
+def test_a_dry_run_fails_as_a_worker_does(start, fails_in, place):
+  code, lines = commands.run(
+    start, "tf1ps-local", "--dry_run", commands.LINE, "--steps=5", "--fail_in=" + fails_in)
+  assert code == 1 and lines[0].startswith("Traceback")
+  assert lines[-1].startswith("dry run: line.py:") and place in lines[-1]
+
+
+def test_a_call_from_python_has_no_dry_run():
+  with pytest.raises(ValueError, match="dry_run prints its report, and has no result"):
+    from_python.run_local(commands.LINE.partition("=")[2], steps=5, dry_run=True)

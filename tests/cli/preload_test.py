@@ -26,4 +26,4 @@ def test_a_launched_task_imports_nothing_of_ours_any_more(start, name, argv):
 
 def test_it_leaves_tensorflows_mode_as_it_is(start):
   task = start("preloaded", commands.show_mode)
-  assert task.wait() == 0 and task.lines[-1] == "v1 imported: False", task.output
+  assert task.wait() == 0 and task.last_line == "v1 imported: False", task.output

@@ -30,8 +30,9 @@ def hosts(ps_host):
 def test_a_port_that_is_taken(start, taken, launched, code):
   task = start("ps", ps.run, hosts(taken), launched)
   assert task.wait() == code
-  assert re.match(r"ps 0: /job:ps/task:0 cannot listen at %s: another process has that port, "
-                  r"\d+\.\d s, exit code %d$" % (taken, code), task.lines[-1])
+  assert re.match(
+    r"ps 0: Could not start gRPC server: /job:ps/task:0 cannot listen at %s: another process has "
+    r"that port, \d+\.\d s, exit code %d$" % (taken, code), task.last_line)
 
 
 @pytest.mark.slow
@@ -42,10 +43,10 @@ def test_a_ps_whose_job_has_failed_tells_its_launcher_that_the_cause_is_elsewher
   task = start("ps", ps.run, argv, launched)
   chief = start("worker", worker.run, argv + [
     PROGRAM, "--task_index=0", "--steps=1000", "--nan_at=3"], False)
-  assert chief.wait() == 1 and "NaN" in chief.lines[-1], chief.output
+  assert chief.wait() == 1 and "NaN" in chief.last_line, chief.output
   assert task.wait() == code
   assert re.match(r"ps 0: the chief released this task: the job has failed, \d+\.\d s, exit "
-                  r"code 1$", task.lines[-1])
+                  r"code 1$", task.last_line)
 
 
 def test_a_launched_ps_leaves_the_warning_to_the_launcher(start):
@@ -72,7 +73,7 @@ def test_a_signal_ends_a_ps(start, number, persistent):
   code = 0 if persistent else 128 + number
   assert task.wait() == code
   assert re.match(r"ps 0: ended by signal %d, \d+\.\d s, exit code %d$" % (number, code),
-                  task.lines[-1])
+                  task.last_line)
 
 
 def test_a_persistent_ps_waits_for_nobody(start):
@@ -82,14 +83,14 @@ def test_a_persistent_ps_waits_for_nobody(start):
     argv = argv + hosts(harness.addresses(1)[0]) + ["--start_timeout=0.5"]
     tasks.append(start("ps", ps.run, argv))
     tasks[-1].wait_for("serving at")
-  assert tasks[1].wait() == 1 and "no worker came" in tasks[1].lines[-1]
+  assert tasks[1].wait() == 1 and "no worker came" in tasks[1].last_line
   assert tasks[0].is_running
 
 
 def test_flags_of_the_program_are_known_when_it_is_named(start, tmp_path):
   argv = hosts(harness.addresses(1)[0]) + ["--start_timeout=0.1", "--greeting=hello"]
   assert commands.run(start, "tf1ps-ps", *argv) == (
-    1, ["tf1ps-ps: there is no flag --greeting (see tf1ps-ps --help)"])
+    1, ["tf1ps-ps: --greeting is not a flag (see tf1ps-ps --help)"])
   program = commands.write(tmp_path, "p.py", commands.TALKING)
   code, lines = commands.run(start, "tf1ps-ps", program, *argv)
   assert lines[0] == "imported" and "no worker came" in lines[-1]

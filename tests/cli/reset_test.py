@@ -69,7 +69,7 @@ def test_it_says_for_each_task_what_it_did(start, jobs, state):
     queue.put(session, 1)
     session.run(foreign)
   code, lines = commands.run(
-    start, "tf1ps-reset", "jobs/a", *hosts(jobs), "default", "--queues=theirs,none")
+    start, "tf1ps-reset", "jobs/a", *hosts(jobs), "default", "queue:theirs", "queue:none")
   assert code == 0 and len(lines) == 3, lines
   assert lines[:2] == [
     "/job:ps/task:0 at %s: cleared jobs/a, ps, queues closed first: jobs/a/q, jobs/a/theirs"
@@ -100,7 +100,7 @@ def test_a_ps_that_tells_its_cluster_and_a_task_that_is_not_there(start):
   jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
   ps = start("ps", server_tasks.join, jobs, "ps", 0, {"persistent": True})
   ps.wait_for("joins")
-  target = "--target=grpc://" + jobs["ps"][0]
+  target = "grpc://" + jobs["ps"][0]
 
   def try_it():
     result = commands.run(start, "tf1ps-reset", target, "jobs/a")
@@ -114,7 +114,7 @@ def test_a_ps_that_tells_its_cluster_and_a_task_that_is_not_there(start):
     % jobs["worker"][0]]
   assert is_last(lines[2], 1, 2, 1)
   assert commands.run(start, "tf1ps-reset", target, "jobs/a", *hosts(jobs)) == (
-    1, ["tf1ps-reset: --target and --ps_hosts both name a cluster: leave one out"])
+    1, ["tf1ps-reset: %s and --ps_hosts both name a cluster: leave one out" % target])
 
 
 @pytest.mark.parametrize("argv, text", [
@@ -131,8 +131,10 @@ def test_names_that_cannot_be_meant_are_refused(start, jobs, state, argv, text):
 
 @pytest.mark.parametrize("argv, text", [
   ([], "no cluster is described: give --ps_hosts and --worker_hosts, set TF_CONFIG in the "
-   "environment, or give --target for a ps of tf1ps"),
-  (["--target=a:1"], "target must be a cluster or begin with grpc://, got 'a:1'"),
+   "environment, or give grpc://HOST:PORT of a ps of tf1ps"),
+  (["http://a:1"], "target must be a cluster or begin with grpc://, got 'http://a:1'"),
+  (["--target=grpc://a:1"], "--target is not a flag any more: give grpc://HOST:PORT"),
+  (["grpc://a:1", "grpc://b:1"], "grpc://a:1 and grpc://b:1 both name a cluster"),
   (["--ps_hosts=a:1", "--worker_hosts=a:1"], "--worker_hosts: a:1 of /job:worker/task:0 is already "
    "the address of /job:ps/task:0")])
 def test_a_cluster_is_needed(start, argv, text):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import numpy
 import pytest
 
 from tests import docs_test, program_tasks
@@ -101,16 +102,55 @@ def test_an_error_of_tf1ps_shows_the_programs_lines_alone(call, tmp_path):
   assert code == 1 and lines[1:3] == [
     '  File "%s", line 2, in <module>' % (tmp_path / "train.py"),
     "    program.load_program('no.py')"]
-  assert "there is no program" in lines[-1] and "tf1ps/" not in err
+  assert "no.py does not exist" in lines[-1] and "tf1ps/" not in err
+
+
+def test_an_error_of_the_cluster_is_one_line_with_the_programs_place(call):
+  code, _, err = call("train.py", train=(
+    "from tf1ps import cluster\n\ndef main():\n"
+    "  cluster.wait_for_names([cluster.Task('ps', 0, 'no-such-host.invalid:1')], 0.0)\n\nmain()"))
+  assert code == 1 and err.startswith("tf1ps-run: train.py:4 in main: UnknownHostError: "), err
+  assert err.count("\n") == 1 and "no-such-host.invalid" in err
+
+
+def test_a_flag_that_the_program_ignores_is_named(call):
+  code, out, err = call("train.py", "--lerning_rate=0.3", "--alsologtostderr", train=(
+    "import argparse\nparser = argparse.ArgumentParser()\n"
+    "parser.add_argument('--learning_rate', default=1)\nprint(parser.parse_known_args()[0])"))
+  assert (code, out) == (0, "Namespace(learning_rate=1)\n")
+  assert err == ("tf1ps-run: no file of the program has a flag --lerning_rate, so it is ignored; "
+                 "did you mean --learning_rate?\n")
+
+
+def test_a_flag_that_absl_reads_is_not_called_ignored(call, tmp_path, monkeypatch):
+  monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")  # tf1ps.v1 sets it
+  (tmp_path / "my.flags").write_text("--rate=3\n")
+  code, out, err = call("train.py", "--flagfile=%s" % (tmp_path / "my.flags"), train=(
+    "import tensorflow.compat.v1 as tf\ntf.app.flags.DEFINE_integer('rate', 1, '')\n"
+    "def main(_):\n  print(tf.app.flags.FLAGS.rate)\ntf.app.run()"))
+  assert (code, out) == (0, "3\n") and "ignored" not in err
+
+
+def test_a_file_that_is_not_there_names_the_nearest(call):
+  code, _, err = call("trian.py", train="open('near.yp')", near="")
+  assert (code, err) == (1, "tf1ps-run: the file trian.py does not exist; did you mean train.py?\n")
+  code, _, err = call("train.py")
+  assert code == 1 and err.endswith("tf1ps-run: did you mean near.py?\n")
 
 
 def test_an_error_of_python_2_names_the_flag_for_it(call):
-  hint = "tf1ps-run: this looks like Python 2: tf1ps-run --2to3 mends it while it runs\n"
+  hint = "tf1ps-run: this looks like Python 2: tf1ps-run --2to3 converts it while it runs\n"
   for source in "print 'a'", "xrange(3)", "import near":
     code, _, err = call("train.py", train=source, near="print 'near'")
     assert code == 1 and err.endswith(hint) and "tf1ps/" not in err.replace(hint, "")
   code, _, err = call("train.py", train="print('a'")
   assert code == 1 and "SyntaxError" in err and hint not in err
+
+
+def test_an_error_of_numpy_says_what_to_do(call):
+  code, _, err = call("train.py", train="import numpy as np\nnp.int\nnp.asarray([[1], [1, 2]]).f")
+  assert code == 1 and (err.endswith("write np.array(rows, dtype=object)\n")
+                        or hasattr(numpy, "int"))  # older than NumPy 1.24
 
 
 def test_the_flag_for_python_2_is_not_named_to_who_has_given_it(call):
@@ -136,22 +176,36 @@ def test_print_shows_what_would_be_replaced_and_runs_nothing(call):
     "train.py:1: import tensorflow as tf -> import tf1ps.v1 as tf",
     "near.py:2: from tensorflow.contrib import slim -> from tf1ps.v1.contrib import slim"]
   assert out.splitlines()[2].startswith("far.py:1: SyntaxError: Missing parentheses")
-  assert out.endswith("this looks like Python 2: tf1ps-run --2to3 mends it while it runs\n")
+  assert out.endswith("this looks like Python 2: tf1ps-run --2to3 converts it while it runs\n")
   code, out, err = call("--print", "--2to3", "-m", "train")
   assert (code, err) == (0, "") and out.splitlines()[2:] == [
     "far.py:1: print 'far', 1 / 2 -> print('far', 1 / 2)",
-    "far.py:1: `/` keeps the fraction in Python 3: write // where integers are divided"]
+    "far.py:1: `/` keeps the fraction in Python 3: write // where integers are divided",
+    "variables and gradients of fewer than 65536 bytes travel together (TF1PS_PACK_BYTES=0 sends "
+    "each alone)"]
+
+
+@pytest.mark.parametrize("value, said", [
+  ("0", "variables and gradients of every size travel alone (TF1PS_PACK_BYTES=0)"),
+  ("64k", "TF1PS_PACK_BYTES must be a number of bytes, 0 (nothing is packed) or more, got '64k'")])
+def test_print_says_what_the_environment_has_packed(call, monkeypatch, value, said):
+  monkeypatch.setenv("TF1PS_PACK_BYTES", value)
+  code, out, err = call("--print", "train.py", train="import tensorflow")
+  assert said in (err if value == "64k" else out) and (code == 0) == (value == "0")
+  assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("argv, said", [
     ([], "the program's file is missing (see tf1ps-run --help)"),
     (["--2to3"], "the program's file is missing (see tf1ps-run --help)"),
     (["-m"], "the module's name after -m is missing (see tf1ps-run --help)"),
-    (["absent.py"], "there is no file absent.py"),
-    (["-m", "absent"], "there is no module absent, or no __main__ in the package"),
-    (["--prin", "train.py"], "there is no flag --prin; did you mean --print? "
+    (["absent.py"], "the file absent.py does not exist"),
+    (["-m", "absent"], "the module absent does not exist, or its package lacks __main__"),
+    (["-m", "absent", "--lr=0.1"],
+     "the module absent does not exist, or its package lacks __main__"),
+    (["--prin", "train.py"], "--prin is not a flag; did you mean --print? "
      "(see tf1ps-run --help)"),
-    (["--2to3=x"], "there is no flag --2to3=x; did you mean --2to3? (see tf1ps-run --help)"),
+    (["--2to3=x"], "--2to3=x is not a flag; did you mean --2to3? (see tf1ps-run --help)"),
     (["--cluster_resolver"], "--cluster_resolver needs a value, as --cluster_resolver=VALUE (see "
      "tf1ps-run --help)"),
     (["--num_ps=2"], "--num_ps needs --cluster_resolver")])
@@ -160,12 +214,18 @@ def test_a_command_line_that_cannot_be_right(call, argv, said):
 
 
 BEFORE_1_0 = """
+import numpy as np
 import tensorflow as tf
+from tensorflow.contrib import graph_editor
+from tensorflow.python.ops import control_flow_ops
+from tensorflow.python.training import training_ops
 tf.app.flags.DEFINE_string("log_dir", "", "absl has one as well.")
 
 def main(argv):
   logits, labels = tf.constant([[1., 2.]]), tf.constant([[0., 1.]])
   loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(logits, labels))
+  loss = control_flow_ops.cond(loss > np.float(0), lambda: loss, lambda: -loss)
+  assert callable(training_ops.apply_adam)
   with tf.Session() as session:
     print("loss %.4f in %s" % (session.run(loss), tf.app.flags.FLAGS.log_dir))
 
@@ -192,10 +252,12 @@ def test_help_and_version(call):
 
 
 def test_the_script_of_a_checkout(tmp_path):
-  """The script's own folder is not on the program's path."""
+  """The script's own folder is not on the program's path; the program gets Python's handlers."""
   (tmp_path / "tf1ps_ps.py").write_text("print('the program')")
-  (tmp_path / "train.py").write_text("import sys, tf1ps_ps\nassert sys.path[0] == %r\nsys.exit(5)"
-                                     % str(tmp_path))
+  (tmp_path / "train.py").write_text(
+    "import signal, sys, tf1ps_ps\nassert sys.path[0] == %r\n"
+    "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    "assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL\nsys.exit(5)" % str(tmp_path))
   done = subprocess.run([sys.executable, str(commands.ROOT / "bin" / "tf1ps_run.py"), "train.py"],
                         cwd=str(tmp_path), stdout=subprocess.PIPE)
   assert (done.returncode, done.stdout) == (5, b"the program\n")
@@ -240,8 +302,8 @@ def test_the_tf_config_of_a_scheduler_stays(call, monkeypatch):
 @pytest.mark.parametrize("argv, said", [
   (["--cluster_resolver=auto"], "--cluster_resolver=auto found neither TF_CONFIG nor the variables "
    "of a JobSet, of an Indexed Job or of a step of Slurm"),
-  (["--cluster_resolver=flags"], "--cluster_resolver=flags: it must be one of auto, tf_config, "
-   "slurm, jobset, indexed_job, volcano"),
+  (["--cluster_resolver=flags"], "--cluster_resolver must be one of auto, tf_config, slurm, "
+   "jobset, indexed_job, volcano, got flags"),
   (["--cluster_resolver=slurm", "--port=x"], "--port=x: give a number"),
   (["--cluster_resolver=slurm"], "--cluster_resolver=slurm: SLURM_STEP_NUM_TASKS is missing in the "
    "environment: start every task with srun, which sets it")])

@@ -30,7 +30,7 @@ def tf_config(cluster, job, index):
      "--worker_hosts: a:1 of /job:worker/task:1 is already the address of /job:ps/task:0"),
     (["--ps_hosts=a", "--worker_hosts=c:3"], "--ps_hosts: \"a\" has no port"),
     (["--ps_hosts=a:1", "--worker_hosts=c:3", "--job_name=wroker"],
-     "--job_name: there is no job \"wroker\": did you mean \"worker\"?"),
+     "--job_name: \"wroker\" is not a job: did you mean \"worker\"?"),
     (["--ps_hosts=a:1", "--worker_hosts=c:3", "--container=my_problem_1"],
      "container 'my_problem_1' has '_' at position 2: a container begins with a letter, a digit or "
      "a dot, and goes on with these, '-' and '/'; 'my-problem-1' would do")])
@@ -118,15 +118,15 @@ def test_a_job_whose_chief_is_worker_0(start):
   for task in [ps] + workers:  # by hand, everybody who can be reached says so, once
     assert len(warnings(task.lines)) == (network.outside_address() is not None)
   assert re.match(r"ps 0: the chief released this task: the job has ended, \d+\.\d s, exit code 0$",
-                  ps.lines[-1])
+                  ps.last_line)
   for task, who in zip(workers, ("worker 0 (chief)", "worker 1")):
     assert re.match(re.escape(who) + r": 10 steps, 160 examples" + STALENESS +
                     r", \d+\.\d s, trained on its part of --examples=320, exit code 0$",
-                    task.lines[-1])
+                    task.last_line)
   assert re.match(r"global step 20 in \d+\.\d s; examples by worker: worker 0: 160, worker 1: 160$",
                   workers[0].lines[-3])
   assert re.match(r"test error \d\.\d{4}, test loss \d+\.\d{4} at step 20 \(400 examples, "
-                  r"\d+\.\d s\)$", workers[0].lines[-2])
+                  r"\d+\.\d s\)$", harness.without_logs(workers[0].lines)[-2])
   assert "global step" not in workers[1].output
 
 
@@ -158,23 +158,25 @@ def test_a_job_with_a_chief_and_an_evaluator(start, tmp_path):
     "this task: /job:evaluator/task:0 (chief is /job:chief/task:0), from TF_CONFIG")
   for task, who in (chief, "chief 0 (chief)"), (worker, "worker 0"):
     match = re.match(re.escape(who) + r": (\d+) steps, (\d+) examples" + STALENESS +
-                     r", \d+\.\d s, reached --steps=40, exit code 0$", task.lines[-1])
+                     r", \d+\.\d s, reached --steps=40, exit code 0$", task.last_line)
     steps, examples = map(int, match.groups())
     assert 0 < steps < 42 and examples == 32 * steps
   step = int(re.match(r"global step (4[01]) in \d+\.\d s; examples by worker: chief 0: \d+, "
                       r"worker 0: \d+$", chief.lines[-3]).group(1))
   last = re.match(r"evaluator: (\d+) evaluations?, (test error .*) at step (\d+) .*, the run has "
-                  r"ended at step (\d+), exit code 0$", evaluator.lines[-1])
+                  r"ended at step (\d+), exit code 0$", evaluator.last_line)
+  assert last is not None, evaluator.output
   assert last.groups()[2:] == (str(step), str(step))
-  assert last.group(2) in chief.lines[-2]
+  assert last.group(2) in harness.without_logs(chief.lines)[-2]
   assert not warnings(evaluator.lines)  # it has no server
 
 
 def test_the_config_of_server_and_sessions(start):
   lines = commands.call(start, commands.show_config, [
-    "--inter_op_parallelism_threads=3", "--intra_op_parallelism_threads=2",
-    "--gpu_memory=0.25"])
+    "--threads=3:2", "--gpu_memory=0.25"])
   assert json.loads(lines[-1]) == [3, 2, 0.25, False, True]
+  lines = commands.call(start, commands.show_config, ["--threads=4"])
+  assert json.loads(lines[-1])[:2] == [4, 4]
   for memory, growth in ("grow", True), ("all", False), ("none", False):
     lines = commands.call(start, commands.show_config, ["--gpu_memory=" + memory])
     assert json.loads(lines[-1]) == [0, 0, 0.0, growth, True]

@@ -11,32 +11,31 @@ def result(ratio, *names, learns=search.SAME, loss=1.0):
   return search.Result(candidate, [100 * ratio, 90 * ratio, 120 * ratio], ratio, loss)
 
 
-def names(options, cpus=2, threads=(None, None)):
-  return [one.name for one in search.single_candidates(options, threads, cpus)]
+def names(options, cpus=2, tries_threads=True):
+  return [one.name for one in search.single_candidates(options, tries_threads, cpus)]
 
 
-ONE_THREAD = "--inter_op_parallelism_threads=1 --intra_op_parallelism_threads=1"
-ANY = ["--pack_bytes=0", "--pack_bytes=2000000", "--wire_dtype=bfloat16", "--wire_dtype=float16"]
+ONE_THREAD = "--threads=1"
+ANY = ["--wire_dtype=bfloat16", "--wire_dtype=float16"]
 
 
 def test_the_options_of_an_asynchronous_job():
   assert names(Options(steps=1)) == [
-    ONE_THREAD, "--steps_per_execution=4", "--steps_per_execution=8", *ANY, "--steps_in_flight=2"]
+    ONE_THREAD, "--steps_per_execution=4", "--steps_per_execution=8", *ANY, "--overlap=2"]
   assert names(Options(steps=1), cpus=16)[:2] == [ONE_THREAD, ONE_THREAD.replace("1", "4")]
 
 
 @pytest.mark.parametrize("options, expected", [
   (dict(sync_replicas=True), [ONE_THREAD, *ANY]),
   (dict(replication="all_reduce"), [ONE_THREAD]),
-  (dict(steps_per_execution=8, pack_bytes=0, wire_dtype="bfloat16"), [
-    ONE_THREAD, "--steps_per_execution=4", "--pack_bytes=2000000", "--wire_dtype=float16",
-    "--steps_in_flight=2"])])
+  (dict(steps_per_execution=8, wire_dtype="bfloat16"), [
+    ONE_THREAD, "--steps_per_execution=4", "--wire_dtype=float16", "--overlap=2"])])
 def test_only_options_that_go_with_the_users_and_change_them(options, expected):
   assert names(Options(steps=1, **options)) == expected
 
 
 def test_threads_that_the_user_gives():
-  assert ONE_THREAD not in names(Options(steps=1), threads=(4, None))
+  assert ONE_THREAD not in names(Options(steps=1), tries_threads=False)
 
 
 def test_the_best_value_of_each_option_that_helps():

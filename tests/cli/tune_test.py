@@ -15,8 +15,8 @@ from tf1ps.training import options
 
 @pytest.mark.parametrize("flags, said", [
   (["--num_workers=0"], "--num_workers=0: a job needs at least one worker"),
-  (["--seconds=0"], "flag --seconds=0.0: must be above 0 (see tf1ps-tune --help)"),
-  (["--prefetch", "--sync_replicas"], "--prefetch applies to asynchronous updates: it needs "),
+  (["--overlap=prefetch", "--sync_replicas"],
+   "--overlap=prefetch applies to asynchronous updates: it needs "),
   (["--replication=all_reduce", "--num_ps=1"], "--num_ps=1: --replication=all_reduce has no ps")])
 def test_bad_flags_are_refused_before_any_work(start, flags, said):
   code, lines = commands.run(start, "tf1ps-tune", commands.LINE, *flags)
@@ -27,7 +27,7 @@ def test_bad_flags_are_refused_before_any_work(start, flags, said):
 def test_the_documented_call_with_one_option(start, tmp_path):
   """The user's own checkpoints are not touched, and the end of their job is no end here."""
   (tmp_path / "examples").symlink_to(docs_test.ROOT / "examples")
-  arguments, = docs_test.of_program("docs/tuning.md", "tf1ps-tune")
+  arguments, = docs_test.of_program("docs/monitoring.md", "tf1ps-tune")
   task = start("tune", commands.tune_two, [
     *arguments, "--checkpoint_dir=checkpoints", "--epochs=1"], str(tmp_path))
   assert task.wait(170) == 0, task.output
@@ -38,7 +38,7 @@ def test_the_documented_call_with_one_option(start, tmp_path):
   assert {line.rpartition("  ")[2] for line in table[1:]} == {
     "your flags", "--steps_per_execution=4"}
   assert re.search(r"^use: .* \([\d.]+ times\)$", task.output, re.MULTILINE)
-  assert re.match(r"tf1ps-tune: \d+ s, exit code 0$", task.lines[-1])
+  assert re.match(r"tf1ps-tune: \d+ s, exit code 0$", task.last_line)
   assert not glob.glob(os.path.join(tempfile.gettempdir(), "tf1ps-tune-*.%d.tmp" % task.pid))
   assert sorted(path.name for path in tmp_path.iterdir()) == ["examples"]
 

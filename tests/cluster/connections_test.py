@@ -8,6 +8,7 @@ import pytest
 from tests import harness
 from tf1ps.cluster import connections
 from tf1ps.cluster.description import Task
+from tf1ps.compat import LINK_PROXY
 
 pytestmark = [
   pytest.mark.any_tensorflow,
@@ -34,6 +35,20 @@ def test_connections_to_a_server_count_and_those_from_its_process_are_taken_off(
         assert connections.count_connections(other, [task]) == -1
         assert connections.count_connections(here, [task]) == 0
     harness.wait_until(lambda: connections.count_connections(here, []) == 0)
+
+
+def test_connections_to_the_proxy_of_links_are_taken_off(monkeypatch):
+  with socket.socket() as server, socket.socket() as proxy:
+    for each in (server, proxy):
+      each.bind(("127.0.0.1", 0))
+      each.listen(1)
+    here, there = ["127.0.0.1:%d" % each.getsockname()[1] for each in (server, proxy)]
+    monkeypatch.setenv(LINK_PROXY, "http://" + there)
+    with socket.create_connection(server.getsockname()), \
+        socket.create_connection(proxy.getsockname()):
+      assert connections.count_connections("grpc://" + here, []) == 0
+      monkeypatch.delenv(LINK_PROXY)
+      assert connections.count_connections("grpc://" + here, []) == 1
 
 
 def test_a_system_without_a_list_has_none(monkeypatch):

@@ -102,7 +102,7 @@ def test_find():
   cluster = Cluster(JOBS, "worker", 0, {0: "g:1"})
   assert cluster.find("ps", 1).address == "b:1"
   assert cluster.find("evaluator", 0).address == "g:1"
-  with pytest.raises(ClusterError, match="no /job:ps/task:2 in the cluster, which has /job:ps/ta"):
+  with pytest.raises(ClusterError, match="the cluster has no /job:ps/task:2, only /job:ps/ta"):
     cluster.find("ps", 2)
 
 
@@ -127,10 +127,10 @@ def test_differences():
                    "chief": {0: "f:1"}}, "worker", 0)
   assert cluster.differences(json.loads(json.dumps(cluster.to_json()))) == []
   assert cluster.differences(json.loads(json.dumps(other.to_json()))) == [
-      "there is no chief 0 here (f:1 there)",
-      "there is no ps 1 there (b:1 here)",
+      "chief 0 is missing here and f:1 there",
+      "ps 1 is b:1 here and missing there",
       "worker 1 is 127.0.0.1:5 here and 127.0.0.1:6 there",
-      "there is no worker 10 here (e:1 there)",
+      "worker 10 is missing here and e:1 there",
   ]
 
 
@@ -199,12 +199,12 @@ def test_accepts(args, kwargs):
 ])
 def test_names_the_nearest_job(name, right):
   assert refusal(JOBS, name, 0) == (
-      f'--job_name: there is no job "{name}": did you mean "{right}"?')
+      f'--job_name: "{name}" is not a job: did you mean "{right}"?')
 
 
 def test_names_all_jobs_where_none_is_near():
   assert refusal(JOBS, "x", 0, source="TF_CONFIG") == (
-      'TF_CONFIG task.type: there is no job "x": it is one of evaluator, ps, worker')
+      'TF_CONFIG task.type: "x" is not a job: give one of evaluator, ps, worker')
 
 
 def test_a_job_whose_hosts_are_not_given():
@@ -215,7 +215,7 @@ def test_a_job_whose_hosts_are_not_given():
 
 def test_a_cluster_spec_has_no_evaluator_of_its_own():
   assert refusal(JOBS, "evaluator", 0, source="ClusterSpec") == (
-      'job_name: there is no job "evaluator": it is one of ps, worker')
+      'job_name: "evaluator" is not a job: give one of ps, worker')
 
 
 @pytest.mark.parametrize("job, index, message", [
@@ -227,8 +227,8 @@ def test_a_cluster_spec_has_no_evaluator_of_its_own():
                     "from 0"),
     ("worker", True, "--task_index: True is not an integer: give this task's index in its job, "
                      "from 0"),
-    (None, 0, "--job_name is missing: it is one of evaluator, ps, worker"),
-    ("", 0, "--job_name is missing: it is one of evaluator, ps, worker"),
+    (None, 0, "--job_name is missing: give one of evaluator, ps, worker"),
+    ("", 0, "--job_name is missing: give one of evaluator, ps, worker"),
     (7, 0, "--job_name: 7 is not a string: give the name of a job"),
 ])
 def test_refuses_this_task(job, index, message):
@@ -293,11 +293,11 @@ def test_somebody_must_train():
 
 
 @pytest.mark.parametrize("jobs, index, job_workers, message", [
-    (JOBS, 0, (0, 3), "--job_workers: there is no worker 3: the worker tasks are 0 to 2"),
+    (JOBS, 0, (0, 3), "--job_workers: worker 3 does not exist: the worker tasks are 0 to 2"),
     (JOBS, 0, (), "--job_workers names no worker: the worker tasks are 0 to 2"),
-    (JOBS, 0, (1, 2), "--task_index: worker 0 is not one of --job_workers, which names 1, 2: start "
+    (JOBS, 0, (1, 2), "--task_index: worker 0 is not in --job_workers, which names 1, 2: start "
                       "it with the job it belongs to"),
-    ({"chief": {0: "a:1"}}, 0, (0,), "--job_workers is given, but there are no workers: give "
+    ({"chief": {0: "a:1"}}, 0, (0,), "--job_workers is given, but the cluster has no workers: give "
                                      "--worker_hosts, or leave it out"),
 ])
 def test_refuses_job_workers(jobs, index, job_workers, message):

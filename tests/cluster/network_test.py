@@ -93,7 +93,8 @@ def test_tells_port_and_address(monkeypatch):
   monkeypatch.setattr(network, "outside_address", lambda: "10.0.0.7")
   assert network.exposure_warning(Cluster(JOBS, "ps", 0)) == (
       "/job:ps/task:0 listens on port 2222 of every interface, 10.0.0.7 too, as all TensorFlow "
-      "servers do: anyone who can connect can run anything here. See docs/security.md.")
+      "servers do: anyone who can connect can run anything here. See `tf1ps docs "
+      "security`.")
   assert "port 2223 of" in network.exposure_warning(Cluster(JOBS, "worker", 0))
   alone = Cluster({"worker": {0: "localhost:0"}}, "worker", 0)
   assert "a port that the system chooses of" in network.exposure_warning(alone)

@@ -121,7 +121,7 @@ def test_what_a_program_implies(flags, name):
      "--task_index is missing: give this task's index in its job, from 0"),
     (dict(FLAGS, ps_hosts="a:1,d:1", implied_job="ps"),
      "--task_index is missing: give this task's index in its job, from 0"),
-    (FLAGS, "--job_name is missing: it is one of evaluator, ps, worker"),
+    (FLAGS, "--job_name is missing: give one of evaluator, ps, worker"),
     (dict(FLAGS, job_name="worker", implied_job="ps"),
      '--job_name is "worker", which tf1ps-ps does not run: start tf1ps-worker'),
     (dict(FLAGS, job_name="ps", implied_job="worker"),
@@ -131,7 +131,7 @@ def test_what_a_program_implies(flags, name):
     (dict(tf_config=tf_config("worker", 0), implied_job="evaluator"),
      'TF_CONFIG task.type is "worker", which tf1ps-evaluator does not run: start tf1ps-worker'),
     (dict(FLAGS, job_name="wroker", implied_job="worker"),
-     '--job_name: there is no job "wroker": did you mean "worker"?'),
+     '--job_name: "wroker" is not a job: did you mean "worker"?'),
 ])
 def test_refuses_what_the_program_does_not_run(flags, message):
   assert refusal(**flags) == message
@@ -299,7 +299,10 @@ def test_tasks_by_index_and_the_workers_of_this_job():
     ('{"cluster": {,',
      "TF_CONFIG is not JSON: Expecting property name enclosed in double quotes at line 1, column "
      "14, near '{\"cluster\": {,': write " + EXAMPLE),
+    (100000 * "[", "TF_CONFIG is nested too deeply to be read: write " + EXAMPLE),
     ("[]", "TF_CONFIG is not an object, but []: write " + EXAMPLE),
+    ("[%s]" % (200 * "7"), "TF_CONFIG is not an object, but [%s...: write %s" % (
+      199 * "7", EXAMPLE)),
     ("{}", 'TF_CONFIG has no "cluster", only an empty object: write ' + EXAMPLE),
     ('{"cluster": []}', "TF_CONFIG cluster is not an object, but []: write " + EXAMPLE),
     ('{"task": {"type": "ps", "index": 0}}',
@@ -327,14 +330,14 @@ def test_tasks_by_index_and_the_workers_of_this_job():
     (text(CLUSTER, "worker", "-1"),
      "TF_CONFIG task.index: -1 is negative: the worker tasks are 0 to 1"),
     (text(CLUSTER, "wroker", 0),
-     'TF_CONFIG task.type: there is no job "wroker": did you mean "worker"?'),
+     'TF_CONFIG task.type: "wroker" is not a job: did you mean "worker"?'),
     (text(CLUSTER, ["ps"], 0),
-     'TF_CONFIG task.type: there is no job ["ps"]: did you mean "ps"?'),
+     'TF_CONFIG task.type: ["ps"] is not a job: did you mean "ps"?'),
     (text(CLUSTER, "chief", 0),
      'TF_CONFIG task.type is "chief", but TF_CONFIG cluster.chief is not given: give it, or use '
      "one of evaluator, ps, worker"),
     (text(dict(CLUSTER, workers=["d:1"]), "ps", 0),
-     'TF_CONFIG cluster: there is no job "workers": did you mean "worker"?'),
+     'TF_CONFIG cluster: "workers" is not a job: did you mean "worker"?'),
     (text(dict(CLUSTER, master=["d:1"], chief=["d:1"]), "ps", 0),
      'TF_CONFIG cluster has both "master" and "chief", which are names of the same job: keep '
      '"chief"'),
@@ -396,7 +399,7 @@ def test_arguments_override_a_server_def():
 def test_a_server_def_without_a_job_is_refused():
   given = server_def()
   given.job_name = ""
-  assert refused_spec(given) == "job_name is missing: it is one of ps, worker"
+  assert refused_spec(given) == "job_name is missing: give one of ps, worker"
 
 
 def test_tuples_bytes_and_indices_as_text():
@@ -416,9 +419,9 @@ def test_leaves_away_what_only_one_task_can_be(given, job_name, name):
 
 
 @pytest.mark.parametrize("args, message", [
-    ((SPEC,), "job_name is missing: it is one of ps, worker"),
+    ((SPEC,), "job_name is missing: give one of ps, worker"),
     ((SPEC, "ps"), "task_index is missing: give this task's index in its job, from 0"),
-    ((SPEC, "wroker"), 'job_name: there is no job "wroker": did you mean "worker"?'),
+    ((SPEC, "wroker"), 'job_name: "wroker" is not a job: did you mean "worker"?'),
     ((SPEC, "worker", 1), "task_index: 1 is out of range: the worker tasks are 0, 2"),
     ((SPEC, "worker", "0"), "task_index: '0' is not an integer: give this task's index in its "
                             "job, from 0"),
@@ -429,8 +432,8 @@ def test_leaves_away_what_only_one_task_can_be(given, job_name, name):
     (({"ps": {0: "a:1", "0": "b:1"}}, "ps", 0),
      "ClusterSpec ps: the index 0 is given twice: give each task its own"),
     (({"ps": ["a:0", "b:1"]}, "ps", 0),
-     'ClusterSpec ps[0]: the port of "a:0" is 0, so that the system would choose one that no '
-     "other task knows: take one from 1 to 65535"),
+     'ClusterSpec ps[0]: the port of "a:0" is 0, so that the system would choose a port that '
+     "no other task knows: give a port from 1 to 65535"),
     ((["a:1"],),
      "['a:1'] does not describe a cluster: give a ServerDef, ClusterDef, ClusterSpec or a dict "
      'such as {"ps": ["host:2222"], "worker": ["host:2223"]}'),

@@ -11,6 +11,7 @@ import pytest
 from tests import cluster_tasks, harness, strangers
 from tf1ps.cluster import probe
 from tf1ps.cluster.description import Task
+from tf1ps.compat import LINK_CLOSED, LINK_NO_SERVER, LINK_PROXY, LINK_REFUSED
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +106,17 @@ def test_somebody_who_hangs_up():
   with strangers.talker(b"") as address:
     state, detail = look(address)
   assert state == "refused" and "Socket closed" in detail or "reset by peer" in detail
+
+
+@pytest.mark.parametrize("status, seen", [
+    (LINK_REFUSED, ("refused", "refused (nothing listens on that port)")),
+    (LINK_NO_SERVER, ("refused", "refused (its sidecar answers, its task does not listen)")),
+    (LINK_CLOSED, ("silent", "closed (the connection ended before the handshake; its log may say "
+                   "why)"))])
+def test_what_a_proxy_of_links_says(monkeypatch, status, seen):
+  with strangers.web_server(status) as proxy:
+    monkeypatch.setenv(LINK_PROXY, "http://" + proxy)
+    assert look("127.0.0.1:1") == seen
 
 
 def test_a_grpc_server_of_another_service():
@@ -279,6 +291,7 @@ class Rounds:
   def __init__(self, monkeypatch, seen, heartbeat_timeout):
     monkeypatch.setattr(probe, "TIMING", probe.TIMING._replace(heartbeat_interval=0.1))
     self.states, self.calls, self.called = [], [], threading.Event()
+    self.goes_on = None  # what the calls return
     probe_all = probe.probe_tasks
 
     def probe_all_and_note(tasks, timeout):
@@ -294,6 +307,7 @@ class Rounds:
   def _call(self, *call):
     self.calls.append(call)
     self.called.set()
+    return self.goes_on
 
   def wait_for(self, states, count=1):
     """Waits for so many more rounds with these states."""
@@ -349,6 +363,26 @@ def test_one_refusal_does_not_count(own_ps, monkeypatch):
   assert [rounds.watch._judge(one) for one in (refused, up, refused, refused)] == [
       False, False, False, True]
   assert rounds.calls == [("gone", refused)]
+
+
+def test_a_task_that_nobody_misses_is_watched_on(own_ps, monkeypatch):
+  up = probe.probe_task(own_ps.task, 20.0)
+  refused, again = up._replace(state="refused"), up._replace(incarnation=up.incarnation + 1)
+  rounds = Rounds(monkeypatch, [up], 60.0)
+  rounds.goes_on = True
+  assert [rounds.watch._judge(one) for one in (refused, refused, refused, refused, again)] == (
+    [False] * 5)
+  assert [(what, one.state) for what, one in rounds.calls] == [
+    ("gone", "refused"), ("gone", "refused"), ("gone", "up")]
+
+
+def test_a_refusal_is_looked_at_again_soon(own_ps, monkeypatch):
+  up = probe.probe_task(own_ps.task, 20.0)
+  watch = probe.TaskWatch([up], 60.0, None, None)
+  pauses = [(watch._judge(one), watch._pause())[1] for one in (
+    up, up._replace(state="refused"), up)]
+  assert pauses == [probe.TIMING.heartbeat_interval, probe.TIMING.poll_interval,
+                    probe.TIMING.heartbeat_interval]
 
 
 def test_a_silent_task_is_heartbeat_timeout_the_limit(own_ps, monkeypatch):

@@ -61,7 +61,7 @@ def test_the_nodes_of_a_list(text, nodes):
 
 
 @pytest.mark.parametrize("text, reason", [
-  ("", '"" is no name'), ("a,,b", '"" is no name'), ("a b", '"a b" is no name'),
+  ("", '"" is not the name'), ("a,,b", '"" is not the name'), ("a b", '"a b" is not the name'),
   ("a[1-2", "brackets are not in pairs"), ("a1-2]", "brackets are not in pairs"),
   ("a[[1]]", "brackets are not in pairs"), ("a[]", '"" in brackets'), ("a[x-y]", '"x-y" in'),
   ("a[1-]", '"1-" in'), ("a[3-1]", 'the range "3-1" goes down'),
@@ -187,12 +187,12 @@ def test_a_jobset(role, index, job, task):
    "JobSet"),
   ({"NUM_PS": ""}, "NUM_PS is missing in the environment: set it in the manifest of the JobSet"),
   ({"NUM_WORKERS": "0"}, "NUM_WORKERS is 0, but the chief is a worker, too: count it"),
-  ({"REPLICATED_JOB_NAME": "trainer"}, 'REPLICATED_JOB_NAME is "trainer", which is none of ps, '
-   "chief, worker, evaluator: give the replicated job the name of its role"),
+  ({"REPLICATED_JOB_NAME": "trainer"}, "REPLICATED_JOB_NAME must be one of ps, chief, worker, "
+   'evaluator, got "trainer": give the replicated job the name of its role'),
   ({"JOB_COMPLETION_INDEX": "2"}, "JOB_COMPLETION_INDEX is 2, but with 2 ps and NUM_WORKERS=3 the "
    "replicated job worker has completions: 2"),
-  ({"JOB_INDEX": "1"}, "JOB_INDEX is 1, but each role is one Job with a pod per task: give the "
-   "replicated job worker `replicas: 1`, and completions and parallelism for its tasks")])
+  ({"JOB_INDEX": "1"}, "JOB_INDEX is 1, but each role is a single Job with a pod per task: give "
+   "the replicated job worker `replicas: 1`, and completions and parallelism for its tasks")])
 def test_a_jobset_that_cannot_be(changes, said):
   assert refusal("jobset", dict(jobset("worker"), **changes)) == (
     "--cluster_resolver=jobset: " + said)

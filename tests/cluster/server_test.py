@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 import socket
 import subprocess
@@ -10,9 +11,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tests import harness, server_tasks
+from tests import harness, server_tasks, strangers
 from tf1ps.cluster import server as server_lib
 from tf1ps.cluster.description import ClusterError, Task
+from tf1ps.cluster.probe import probe_task
 from tf1ps.state import control, run
 
 BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -37,8 +39,19 @@ BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 ])
 def test_a_bad_cluster_is_refused_before_anything_starts(monkeypatch, cluster, job, index, said):
   monkeypatch.setattr(tf.train.Server, "__init__", None)  # not to be called
-  with pytest.raises(ClusterError, match=said):
+  with pytest.raises(ClusterError, match=said) as caught:
     tf1ps.Server(cluster, job, index)
+  assert isinstance(caught.value, tf.errors.InvalidArgumentError)  # for programs that catch it
+
+
+def test_its_errors_are_those_of_tensorflow_too():
+  for kind, stock in ((server_lib.PortTakenError, tf.errors.UnknownError),
+                      (server_lib.ServerClusterError, tf.errors.InvalidArgumentError)):
+    error = pickle.loads(pickle.dumps(kind("the text")))
+    assert isinstance(error, stock) and type(error) is kind
+    assert (str(error), error.message, error.node_def) == ("the text", "the text", None)
+    with pytest.raises(stock, match="^the text$"):
+      raise error
 
 
 @pytest.mark.parametrize("options, error, said", [
@@ -61,8 +74,8 @@ def test_a_port_that_a_socket_has(start, start_at_once):
     address = "127.0.0.1:%d" % taken.getsockname()[1]
     task = start("ps", server_tasks.try_port, address, start_at_once)
     assert task.wait() == 0
-    assert ("/job:ps/task:0 cannot listen at %s: another process has that port" % address
-            in task.lines)
+    assert ("Could not start gRPC server: /job:ps/task:0 cannot listen at %s: another process has "
+            "that port" % address in task.lines)
 
 
 def test_a_port_that_another_server_has(start):
@@ -84,7 +97,7 @@ def test_a_server_is_known_by_its_target(start, how):
                  config=tf.ConfigProto(inter_op_parallelism_threads=3))
   task = start("ps", server_tasks.describe, how, jobs, "ps", 0, options)
   assert task.wait() == 0, task.output
-  assert json.loads(task.lines[-1]) == [
+  assert json.loads(task.last_line) == [
       jobs, "/job:ps/task:0", [2], "jobs/a", 3, True, 7.5, 3.0, True, 9.0, 40.0]
 
 
@@ -92,14 +105,14 @@ def test_the_defaults(start):
   address, = harness.addresses(1)
   task = start("ps", server_tasks.describe, "dict", {"ps": {"0": address}}, None, None, {})
   assert task.wait() == 0, task.output
-  assert json.loads(task.lines[-1]) == [
+  assert json.loads(task.last_line) == [
       {"ps": {"0": address}}, "/job:ps/task:0", None, "", None, False, None, 30.0, True, 25.0, None]
 
 
 def test_a_local_server_knows_the_port_that_the_system_chose(start):
   task = start("local", server_tasks.describe, "local", {}, None, None, {})
   assert task.wait() == 0, task.output
-  jobs, name = json.loads(task.lines[-1])[:2]
+  jobs, name = json.loads(task.last_line)[:2]
   assert name == "/job:localhost/task:0"
   host, port = jobs["localhost"]["0"].split(":")
   assert host == "localhost" and int(port) > 0
@@ -107,6 +120,13 @@ def test_a_local_server_knows_the_port_that_the_system_chose(start):
 
 def test_a_server_that_is_started_later(start):
   start("local", server_tasks.start_later, harness.addresses(1)[0]).wait_for("answers 7")
+
+
+def test_strangers_do_not_take_all_files_of_its_process(start):
+  address, = harness.addresses(1)
+  start("ps", server_tasks.serve_with_few_files, {"ps": [address]}, 256).wait_for("up")
+  with strangers.half_open(address, 400):
+    assert probe_task(Task("ps", 0, address), harness.LIMIT).is_up
 
 
 # How join ends.
@@ -139,7 +159,7 @@ def test_join_ends_by_a_signal(start, number, persistent):
   task.signal(number)
   if persistent:
     assert task.wait() == 0
-    assert task.lines[-1] == "ended: ended by signal %d" % number
+    assert task.last_line == "ended: ended by signal %d" % number
   else:
     assert task.wait() == 128 + number
 
@@ -159,7 +179,7 @@ def test_join_returns_when_the_job_has_ended(start):
   mark_run(jobs)
   mark_run(jobs, ended=True)
   assert task.wait() == 0
-  assert task.lines[-1] == "ended: the chief released this task: the job has ended"
+  assert task.last_line == "ended: the chief released this task: the job has ended"
 
 
 def test_join_of_a_ps_exits_when_the_job_has_ended(start):
@@ -177,13 +197,13 @@ def test_join_raises_when_the_job_has_failed(start):
   task = joined(start, jobs)
   mark_run(jobs, ended=True, failed=True)
   assert task.wait() == 1
-  assert task.lines[-1] == "lost: the chief released this task: the job has failed"
+  assert task.last_line == "lost: the chief released this task: the job has failed"
 
 
 def test_join_raises_when_nobody_comes(start):
   task = joined(start, two_jobs(), start_timeout=0.5)
   assert task.wait() == 1
-  assert task.lines[-1] == "lost: no worker came within 0.5 s (--start_timeout)"
+  assert task.last_line == "lost: no worker came within 0.5 s (--start_timeout)"
 
 
 def test_in_another_thread_signals_are_the_main_threads_affair(start):
@@ -228,3 +248,27 @@ def test_a_server_is_known_by_the_address_that_the_cluster_gives_it():
   address, = harness.addresses(1)
   server = server_lib.Server({"worker": [address]}, "worker", 0)
   assert server_lib.record_of("grpc://" + address) is server.record
+
+
+BAD_RECORD = """
+import tensorflow.compat.v1 as tf, tf1ps
+from tf1ps.launch import find_free_addresses
+tf.disable_v2_behavior()
+server = tf1ps.Server({"ps": find_free_addresses(1)}, "ps", 0)
+records = tf.data.Dataset.from_tensor_slices([b"\\x0a\\xff", b""]).map(
+  lambda record: tf.io.parse_single_example(record, {"x": tf.FixedLenFeature([], tf.int64, 7)}))
+value = tf.data.make_one_shot_iterator(
+  records.apply(tf.data.experimental.ignore_errors())).get_next()
+with tf.Session(server.target) as session:
+  print(session.run(value)["x"] == 7)
+  try:
+    session.run(value)
+  except tf.errors.OutOfRangeError:
+    print("the end")
+"""
+
+
+def test_the_end_of_data_comes_as_such_behind_a_record_that_is_no_text():
+  done = subprocess.run([sys.executable, "-c", BAD_RECORD], stdout=subprocess.PIPE,
+                        stderr=subprocess.PIPE, check=False, timeout=120)
+  assert done.stdout.decode().split("\n")[:2] == ["True", "the end"], done.stderr

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import socket
 import time
 
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tests import cluster_tasks, harness
 from tf1ps.cluster import session_config as config_lib
 from tf1ps.cluster.description import Cluster, ClusterError, Task
 from tf1ps.cluster.session_config import filters_show_task, make_device_filters
@@ -55,6 +57,13 @@ def test_an_argument_overrides_the_base_and_leaves_it_alone():
   assert base.SerializeToString() == before
 
 
+def test_a_config_without_the_log_of_placements():
+  logs = tf.ConfigProto(log_device_placement=True, inter_op_parallelism_threads=5)
+  assert config_lib.without_placement_log(logs) == tf.ConfigProto(inter_op_parallelism_threads=5)
+  assert logs.log_device_placement
+  assert config_lib.without_placement_log(None) is None
+
+
 @pytest.mark.parametrize("kwargs, message", [
     ({"gpu_memory_fraction": 0}, "gpu_memory_fraction is 0: it must be above 0 and at most 1"),
     ({"gpu_memory_fraction": 1.1}, "gpu_memory_fraction is 1.1: it must be above 0 and at most 1"),
@@ -82,24 +91,29 @@ def test_an_argument_replaces_the_bad_value_of_a_base():
   assert config.inter_op_parallelism_threads == 1
 
 
-def test_keepalive():
-  assert config_lib.keepalive_environment(environ={}) == {
-      "TF_GRPC_DEFAULT_OPTIONS": "grpc.keepalive_time_ms=10000,grpc.keepalive_timeout_ms=5000"}
-  assert config_lib.keepalive_environment(1.5, 0.25, {}) == {
-      "TF_GRPC_DEFAULT_OPTIONS": "grpc.keepalive_time_ms=1500,grpc.keepalive_timeout_ms=250"}
+def test_the_options_of_calls(monkeypatch):
+  monkeypatch.delenv("TF_GRPC_DEFAULT_OPTIONS", raising=False)
+  assert config_lib.grpc_environment() == {"TF_GRPC_DEFAULT_OPTIONS": (
+    "grpc.keepalive_time_ms=10000,grpc.keepalive_timeout_ms=5000,"
+    "grpc.initial_reconnect_backoff_ms=100")}
+  monkeypatch.setenv("TF_GRPC_DEFAULT_OPTIONS", "")
+  assert config_lib.grpc_environment() == {}
 
 
-def test_keepalive_leaves_what_the_user_set(monkeypatch):
-  assert config_lib.keepalive_environment(environ={"TF_GRPC_DEFAULT_OPTIONS": ""}) == {}
-  monkeypatch.setenv("TF_GRPC_DEFAULT_OPTIONS", "grpc.max_receive_message_length=1")
-  assert config_lib.keepalive_environment() == {}
-
-
-@pytest.mark.parametrize("kwargs, name", [
-    ({"seconds": 0}, "seconds"), ({"timeout": -1}, "timeout")])
-def test_keepalive_refuses(kwargs, name):
-  with pytest.raises(ValueError, match=f"^{name} is .*: it must be above 0"):
-    config_lib.keepalive_environment(environ={}, **kwargs)
+@pytest.mark.skipif(tf.__version__.startswith("1."), reason="1.15 takes no options of calls")
+def test_a_task_that_comes_back_is_reached_soon(start):
+  with socket.socket() as ps:
+    ps.bind(("127.0.0.1", 0))
+    ps.listen(5)
+    ps.settimeout(60)
+    start("worker", cluster_tasks.call_ps, {
+      "ps": ["127.0.0.1:%d" % ps.getsockname()[1]], "worker": harness.addresses(1)})
+    tries = []
+    for _ in range(6):
+      ps.accept()[0].close()
+      tries.append(time.monotonic())
+  # TensorFlow's own pauses last a second each, a fifth more or less.
+  assert min(later - one for one, later in zip(tries, tries[1:])) < 0.5
 
 
 # Device filters.
@@ -153,9 +167,9 @@ def test_devices_inside_functions():
 
 
 @pytest.mark.parametrize("device, said", [
-    ("/job:localhost/task:0", "there is no /job:localhost/task:0 in the cluster"),
-    ("/job:trainer", "there is no job trainer in the cluster, which has ps, worker"),
-    ("/job:ps/task:2", "there is no /job:ps/task:2 in the cluster, which has /job:ps/task:0, "),
+    ("/job:localhost/task:0", "the cluster has no /job:localhost/task:0, only "),
+    ("/job:trainer", "the cluster has no job trainer, only ps, worker"),
+    ("/job:ps/task:2", "the cluster has no /job:ps/task:2, only /job:ps/task:0, "),
 ])
 def test_refuses_a_task_that_is_not_there(device, said):
   graph = graph_on("/job:ps/task:0")

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests import cluster_tasks, harness, session_tasks
+from tf1ps.compat import TIMING
 
 
 def lose_ps(start, number):
@@ -38,7 +39,8 @@ def test_close_is_bounded_where_the_ps_is_dead(start):
   assert stock[0][0] == ours[0][0]
   assert ours[0][0] in ("UnavailableError", "hangs")  # on 2.x and on 1.15
   assert stock[1][0] == "hangs"
-  assert ours[1][0] == "returned" and 1.0 <= ours[1][1] < 20.0  # its close_limit
+  at_least = 1.0 if ours[0][0] == "hangs" else TIMING.aborted_close_limit  # 1.0: its close_limit
+  assert ours[1][0] == "returned" and at_least <= ours[1][1] < 20.0
   assert ours[2][0] == "CancelledError" and ours[2][1] < 20.0
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing.connection
 import os
+import resource
 import signal
 import threading
 import time
@@ -31,6 +32,15 @@ def test_a_signal_frees_a_blocked_main_thread(start, number):
   assert task.wait() == 100 + number
 
 
+def test_a_signal_is_heard_in_a_process_with_many_files(start):
+  _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+  if 0 <= most < 1200:
+    pytest.skip("this user may not open so many files")
+  task = blocked(start, signal_tasks.leave_with_many_files, 30.0)
+  task.signal(signal.SIGTERM)
+  assert task.wait() == 100 + signal.SIGTERM
+
+
 @BOTH
 def test_the_process_leaves_by_force_at_the_limit(start, number):
   task = blocked(start, signal_tasks.stay_blocked, 0.6)
@@ -51,7 +61,7 @@ def test_a_second_signal_ends_it_at_once(start, first, second):
   task.wait_for("signal %d" % first)
   task.signal(second)
   assert task.wait(30) == 128 + first  # by force it would leave after sixty seconds
-  assert task.lines[-1] == "a second signal: leaving at once"
+  assert task.last_line == "a second signal: leaving at once"
 
 
 def test_the_end_by_force_can_be_put_off(start):
@@ -79,7 +89,14 @@ def test_it_can_be_entered_again_and_handlers_of_the_program_stay(start):
   task.signal(signal.SIGINT)
   assert task.wait_for("watch 2") == "watch 2 2"
   assert task.wait() == 0, task.output
-  assert task.lines[-1] == "kept True True"
+  assert task.last_line == "kept True True"
+
+
+def test_a_watch_that_ends_the_main_thread_knows_the_signal(start):
+  task = start("task", signal_tasks.make_another_error_of_an_exit)
+  task.wait_for("ready")
+  task.signal(signal.SIGTERM)
+  assert task.wait_for("number") == "number 15 error ValueError('143')"
 
 
 def test_signals_of_another_kind_are_not_its_own(start):
@@ -192,4 +209,4 @@ def test_a_queue_in_another_thread_is_refused():
   thread = threading.Thread(target=enter)
   thread.start()
   thread.join()
-  assert errors == ["Signals reach the main thread only. Call this from the main thread."]
+  assert errors == ["signals reach the main thread only: call this from the main thread"]

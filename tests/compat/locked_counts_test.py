@@ -35,13 +35,14 @@ def test_no_addition_of_two_workers_is_lost(use_resource):
       assert set(one.run(counts)) == {2 * RUNS}
 
 
-def test_floats_keep_the_choice_of_their_optimizer():
+def test_only_counts_are_locked_and_a_count_may_be_a_float():
   with tf.Graph().as_default() as graph:
-    w = tf.get_variable("w", initializer=1.0, use_resource=False)
-    step = tf.get_variable("step", initializer=tf.constant(0, tf.int64), use_resource=False)
-    tf.train.GradientDescentOptimizer(0.1).minimize(w * w, global_step=step)
-    tf.assign_add(w, 1.0)
+    weights = tf.get_variable("weights", initializer=[1.0], use_resource=False)
+    counts = [tf.get_variable(name, initializer=tf.constant(value), use_resource=False)
+              for name, value in (("ints", [0]), ("step", 0.0))]
+    for variable in [weights, *counts]:
+      tf.assign_add(variable, tf.ones_like(variable))
     lock_counts(graph)
     locks = {op.inputs[0].op.name: op.get_attr("use_locking")
              for op in graph.get_operations() if op.type == "AssignAdd"}
-    assert locks == {"w": False, "step": True}
+    assert locks == {"weights": False, "ints": True, "step": True}

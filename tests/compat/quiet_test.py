@@ -34,6 +34,28 @@ print(tf.Session().run(tf.constant(3)))
 """
 
 
+# It logs as legacy programs do: by tf.logging and by absl, under tf.app.run.
+LOGS = """
+import logging
+import sys
+import tf1ps.v1 as tf
+from absl import logging as absl_logging
+
+def main(unused_argv):
+  tf.logging.set_verbosity(tf.logging.INFO)
+  tf.logging.info("by TensorFlow")
+  tf.logging.warning("by TensorFlow")
+  absl_logging.warning("by absl")
+  logging.getLogger("mine").warning("by Python")
+  if {verbosity!r}:
+    absl_logging.get_absl_handler().use_absl_log_file("log", {verbosity!r})
+    tf.logging.warning("into a file")
+  print(3)
+
+tf.app.run(main)
+"""
+
+
 def run_program(verbosity, program=PROGRAM, **env):
   unset = ("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS")
   done = subprocess.run(
@@ -42,6 +64,20 @@ def run_program(verbosity, program=PROGRAM, **env):
       stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
   assert done.stdout == "3\n", done.stderr
   return done.stderr
+
+
+def test_a_line_of_a_legacy_program_is_shown_once(tmp_path):
+  lines = run_program("", LOGS).splitlines()
+  assert [line for line in lines if "by TensorFlow" in line] == [
+    "INFO:tensorflow:by TensorFlow", "WARNING:tensorflow:by TensorFlow"]
+  for name in "absl", "Python":
+    assert len([line for line in lines if line.endswith("by " + name)]) == 1
+
+
+def test_a_log_file_of_absl_has_tensorflows_lines_as_well(tmp_path):
+  run_program(str(tmp_path), LOGS)
+  logs = [path.read_text() for path in tmp_path.iterdir() if not path.is_symlink()]
+  assert any("into a file" in log for log in logs), logs
 
 
 @pytest.fixture
@@ -73,6 +109,7 @@ def test_what_the_user_has_set_stays():
 
 
 def test_the_environment_of_this_process_is_the_default(monkeypatch):
+  monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")  # it is unset afterwards
   monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
   quiet.quiet_environment("fatal")
   assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import collections
 import gc
+import json
 import threading
 import weakref
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tests import cluster_tasks, harness
 from tf1ps.cluster import session as session_lib
 from tf1ps.compat import session_runs
 
@@ -34,9 +36,12 @@ class Refusing:
     return args, kwargs
 
 
-@pytest.mark.parametrize("error", [tf.errors.AbortedError, tf.errors.CancelledError])
-def test_run_makes_a_refused_run_again(error):
-  function, heard = Refusing(3, error), []
+@pytest.mark.parametrize("error, text", [
+  (tf.errors.AbortedError, TEXT), (tf.errors.CancelledError, TEXT),
+  (tf.errors.CancelledError, "2 root error(s) found.\n  (0) Cancelled: RecvFromRemoteAsync is "
+   "cancelled.\n  (1) Aborted: The same RunGraph request was received twice.")])
+def test_run_makes_a_refused_run_again(error, text):
+  function, heard = Refusing(3, error, text), []
   made = session_runs.retry_refused_run(
     function, 1, two=2, on_refusal=lambda: heard.append(function.calls)
   )
@@ -53,7 +58,8 @@ def test_what_is_always_refused_is_raised():
 
 @pytest.mark.parametrize("error, text", [
   (tf.errors.AbortedError, "Session 17 is not found."),
-  (tf.errors.CancelledError, "Step 3 was cancelled"), (tf.errors.InternalError, TEXT)])
+  (tf.errors.CancelledError, "Step 3 was cancelled"), (tf.errors.InternalError, TEXT),
+  (tf.errors.AbortedError, "Session 17 is not found.\nRecent warning and error logs:\n  " + TEXT)])
 def test_other_errors_are_raised_at_once(error, text):
   function = Refusing(1, error, text)
   with pytest.raises(error):
@@ -105,6 +111,41 @@ def test_a_session_of_ours_does_not_refuse(server):
     errors = runs_until(session, tf.constant(1.0) + 1.0, lambda: session.refusals >= 1)
     assert not errors
     assert session.refusals >= 1
+
+
+# Cancelled runs.
+
+
+LIST = ("2 root error(s) found.\n  (0) Cancelled: RecvFromRemoteAsync is cancelled.\n"
+        "  (1) Aborted: %s")
+RECEIVE = "From /job:worker:\nRecvFromRemoteAsync is cancelled.\n\t [[{{node add}}]]"
+
+
+@pytest.mark.parametrize("text", [
+  RECEIVE, LIST % "Session handle is not found: 17", "[_Derived_]RecvAsync is cancelled."])
+def test_a_run_that_nobody_cancelled_is_aborted(text):
+  with pytest.raises(tf.errors.AbortedError, match="a task has dropped the run: .*is cancelled"):
+    session_runs.retry_refused_run(Refusing(1, tf.errors.CancelledError, text))
+
+
+@pytest.mark.parametrize("text", [
+  "", "the session was closed", "Dequeue operation was cancelled",
+  LIST % "Dequeue operation was cancelled", LIST % "Step was cancelled by an explicit call",
+  "Enqueue operation was cancelled\nRecent warning and error logs:\n  " + RECEIVE])
+def test_a_cancelled_run_stays_cancelled(text):
+  with pytest.raises(tf.errors.CancelledError):
+    session_runs.retry_refused_run(Refusing(1, tf.errors.CancelledError, text))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+@pytest.mark.skipif(IS_1, reason="1.15 names the session that is not there, and cancels nothing")
+def test_a_run_is_aborted_when_another_process_of_its_task_comes(forks):
+  task = forks.start("two of a task", cluster_tasks.open_sessions_of_one_task, harness.addresses(3))
+  assert task.wait(150.0) == 0, task.output
+  kinds = json.loads(task.last_line)
+  assert "CancelledError" in kinds, kinds
+  assert all(text.startswith("AbortedError: ") for text in kinds.values()), kinds
 
 
 # Prepared runs.

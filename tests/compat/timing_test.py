@@ -17,7 +17,7 @@ def test_the_environment_overrides_defaults():
 
 
 @pytest.mark.parametrize("text, message", [
-  ("{", "TF1PS_TIMING is no JSON object"),
+  ("{", "TF1PS_TIMING is not a JSON object"),
   ("[1]", r'must be a JSON object such as {"linger": 0.1}, got \[1\]'),
   ('{"lingre": 1}', r"has no field 'lingre'. The fields are .*, alive_within, .*, linger, "),
   ('{"linger": -1}', "linger must be a number of seconds from 0 on, got -1"),
@@ -47,6 +47,12 @@ def test_this_process_and_those_that_it_starts_have_the_timing_of_the_environmen
   said = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=60,
                         env=dict(os.environ, TF1PS_TIMING='{"fork_limit": 12}'), check=True)
   assert said.stdout.split() == [b"12", b"False"]
+
+
+def test_a_wait_looks_often_at_first(monkeypatch):
+  monkeypatch.setattr(timing, "TIMING", Timing())
+  assert [timing.poll_pause(waited) for waited in (0.0, 0.3, 60.0)] == [
+    0.05, pytest.approx(0.1), 0.25]
 
 
 def test_a_silent_task_is_lost_only_after_several_heartbeats():

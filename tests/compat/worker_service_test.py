@@ -124,7 +124,7 @@ def test_no_version_without_a_tensorflow_server():
 
 @pytest.mark.parametrize("containers", [[], (), [""], ["a", ""], "", "ab"])
 def test_no_name_and_an_empty_name_are_refused(containers):
-  with pytest.raises(ValueError, match="a list of at least one name and no empty one"):
+  with pytest.raises(ValueError, match="a list of at least one name, and no name may be empty"):
     worker_service.cleanup_all("127.0.0.1:1", containers, LIMIT)
 
 

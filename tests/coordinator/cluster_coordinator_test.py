@@ -106,6 +106,6 @@ def test_a_ps_that_is_killed_and_stays_away_ends_the_job(start):
   chief.wait_for("step 300 ")
   ps.kill()
   assert chief.wait() == 1
-  assert "/job:ps/task:1 at %s: refused" % job.jobs["ps"][1] in chief.lines[-1], chief.output
+  assert "/job:ps/task:1 at %s: refused" % job.jobs["ps"][1] in chief.last_line, chief.output
   for task in tasks:
-    assert task.wait() == 1 and "/job:chief/task:0 failed (Step" in task.output, task.output
+    assert task.wait() == 1 and "/job:chief/task:0 failed: Step" in task.output, task.output

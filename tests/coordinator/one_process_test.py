@@ -20,7 +20,7 @@ from tf1ps.coordinator import (
   StepError,
 )
 from tf1ps.placement import count_lookups
-from tf1ps.transfer import embedding_lookup
+from tf1ps.transfer import embedding_lookup, run_length
 
 
 class Tasks:
@@ -218,6 +218,13 @@ def test_a_server_that_is_no_chief_is_refused(tasks):
     ClusterCoordinator(tasks.servers[0])
 
 
+def test_steps_per_execution_is_a_number_or_auto():
+  server = tf1ps.Server({"chief": harness.addresses(1), "ps": harness.addresses(1),
+                         "worker": harness.addresses(1)}, "chief", 0)
+  with pytest.raises(ValueError, match='must be "auto" or a number of steps, got \'many\''):
+    ClusterCoordinator(server, steps_per_execution="many")
+
+
 @pytest.mark.parametrize("name", [
   "steps_per_execution", "step_timeout", "max_pending", "start_timeout"])
 def test_a_limit_that_is_not_positive_is_refused(tasks, name):
@@ -236,9 +243,9 @@ def count(iterator):
     return number, tf.assign_add(total, number, use_locking=True)
 
 
-def total_of(server, dataset_fn, steps):
+def total_of(server, dataset_fn, steps, at_once=4):
   """Runs steps on one worker, four in a run; returns the results, and the error of the join."""
-  with ClusterCoordinator(server, steps_per_execution=4, start_timeout=20) as coordinator:
+  with ClusterCoordinator(server, steps_per_execution=at_once, start_timeout=20) as coordinator:
     dataset = iter(coordinator.create_per_worker_dataset(dataset_fn))
     coordinator.build(count, (dataset,))
     results = [coordinator.schedule(count, (dataset,)) for _ in range(steps)]
@@ -376,6 +383,19 @@ def test_several_steps_in_a_run_follow_each_other():
   results, error, completed = total_of(one_worker(), lambda: tf.data.Dataset.range(1, 19), 18)
   assert error is None and completed == {"/job:worker/task:0": 18}
   assert [each.fetch() for each in results] == [(n, n * (n + 1) // 2) for n in range(1, 19)]
+
+
+def test_a_coordinator_finds_the_steps_of_a_run_by_itself(monkeypatch, caplog):
+  """The values are those of single steps."""
+  for name, value in (("_SKIPPED", 1), ("_RUNS", 3), ("_SECONDS", 0.0), ("_GAIN", 1e9),
+                      ("_RUN", 1e9), ("_PER_RUN", 1e9), ("_MOST_COST", 1e9)):
+    monkeypatch.setattr(run_length, name, value)
+  with caplog.at_level("DEBUG", "tf1ps"):
+    results, error, completed = total_of(
+      one_worker(), lambda: tf.data.Dataset.range(1, 201), 200, "auto")
+  assert error is None and completed == {"/job:worker/task:0": 200}
+  assert [each.fetch() for each in results] == [(n, n * (n + 1) // 2) for n in range(1, 201)]
+  assert "count on /job:worker/task:0: 16 steps per run from here on: " in caplog.text
 
 
 @pytest.mark.slow

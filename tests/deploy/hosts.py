@@ -12,7 +12,7 @@ from tests import harness
 from tests.deploy import host_tasks
 from tests.survival import matrix_job
 
-TASK = "from tf1ps.cli import task; task.main()"
+TASK = "from tf1ps.cli import console; console.task()"
 _ENTER = 'cd "$0" && exec "$@"'  # to enter a mount namespace leads to its root
 
 

@@ -45,6 +45,6 @@ def test_an_indexed_job_whose_ps_has_no_name_yet(start, tmp_path):
   for pod in pods:
     assert pod.wait(LIMIT) == 0, pod.output
   for pod, task in zip(pods, ("ps 0: ", "worker 0 (chief): ", "worker 1: ", "evaluator: ")):
-    assert pod.lines[-1].startswith(task), pod.output
-  accuracy = float(re.search(r"test accuracy (\d\.\d+)", pods[3].lines[-1]).group(1))
+    assert pod.last_line.startswith(task), pod.output
+  accuracy = float(re.search(r"test accuracy (\d\.\d+)", pods[3].last_line).group(1))
   assert accuracy > 0.9

@@ -24,13 +24,13 @@ def test_each_render_command_writes_the_files_that_the_page_names(arguments, tmp
   assert deploy.run(arguments) == 0, capsys.readouterr().err
   capsys.readouterr()
   target = arguments[1].partition("=")[2]
-  written = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("deploy/*")}
+  written = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("deploy/*/*")}
   section = re.split("^## ", (ROOT / PAGE).read_text(encoding="utf-8"), flags=re.MULTILINE)
   text, = [part for part in section if "--to=%s --program=" % target in part
            and not part.startswith("Files")]
-  named = set(re.findall(r"deploy/[\w.-]+\.\w+", text))
+  named = set(re.findall(r"deploy/\w+/[\w.-]+\.\w+", text))
   assert named <= written, written
-  units = {"deploy/%s.service" % re.sub(r"@\d+", "@", unit)
+  units = {"deploy/systemd/%s.service" % re.sub(r"@\d+", "@", unit)
            for unit in re.findall(r"^ *systemctl start (\S+)$", text, re.MULTILINE)}
   assert units <= written, written
 

@@ -243,11 +243,49 @@ def test_a_unit_may_write_the_folder_of_the_checkpoints():
   ("slurm", {"flags": ("--num_ps=1",)}, "--num_ps after --: give it before --"),
   ("slurm", {"flags": ("--noevaluator",)}, "--evaluator after --: give it before --"),
   ("slurm", {"flags": ("--a=b\nc",)}, "a line break or control character"),
-  ("nomad", {}, "--to=nomad is none of jobset, job, slurm, compose, systemd, tfjob"),
+  ("nomad", {}, "--to must be one of jobset, job, slurm, compose, systemd, tfjob, got nomad"),
 ])
 def test_bad_values_are_refused(target, values, message):
   with pytest.raises(DeployError, match=re.escape(message)):
     render(rendered.request(target, **values))
+
+
+def test_a_program_with_a_wrong_line_is_refused(tmp_path):
+  path = tmp_path / "train.py"
+  path.write_text("def model_fn(features, labels, mode):\n  return 1 +\n")
+  with pytest.raises(DeployError, match=r"--program=%s:2: invalid syntax" % re.escape(str(path))):
+    render(rendered.request("slurm", program=str(path)))
+
+
+def test_a_program_is_read_by_the_encoding_that_it_declares(tmp_path):
+  path = tmp_path / "train.py"
+  path.write_bytes(b"# -*- coding: latin-1 -*-\nname = '\xe9'\n")
+  assert render(rendered.request("slurm", program=str(path)))
+
+
+@pytest.mark.parametrize("source, has_extra", [
+  ("import tensorflow.compat.v1 as tf\ny = tf.layers.dense(1, 2)", True),
+  ("import tf1ps.v1 as tf\ny = tf.nn.rnn_cell.LSTMCell(2)", True),
+  ("import tensorflow as tf\ny = tf.contrib.layers.fully_connected(1, 2)", True),
+  ("from tensorflow.contrib import slim", True),
+  ("import tf_slim as slim", True),
+  ("import tf1ps.v1 as tf\ny = tf.estimator.Estimator(print)", True),
+  ("import tensorflow.compat.v1 as tf\ny = tf.matmul(1, 2)  # not tf.layers.dense", False)])
+def test_the_image_of_a_legacy_program_has_the_extra(tmp_path, source, has_extra):
+  path = tmp_path / "train.py"
+  path.write_text(source)
+  for target in rendered.IN_IMAGES:
+    text = render(rendered.request(target, program=str(path)))[-1].text
+    assert ('/wheels/*.whl "tf1ps[legacy]" prometheus_client' in text) == has_extra
+    assert "pip install --no-cache-dir /wheels/*.whl " in text
+
+
+def test_each_target_has_a_folder_of_its_own(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  for target in ("jobset", "compose"):
+    argv = ["render", "--to=" + target, "--program=pkg.digits", "--image=r/t:1"]
+    assert program.run(argv) == 0
+    assert "wrote deploy/%s/Dockerfile" % target in capsys.readouterr().out.splitlines()
 
 
 def test_the_longest_name_still_fits_a_pod():
@@ -265,6 +303,23 @@ def test_files_are_not_replaced_without_force(tmp_path):
   write(files, str(tmp_path), force=True)
   write(files, str(tmp_path))  # the same content
   assert (tmp_path / "b").read_text() == "new"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_no_file_is_written_if_one_of_them_cannot_be(tmp_path, force):
+  (tmp_path / "a").write_text("old")
+  (tmp_path / "b").mkdir()
+  with pytest.raises(DeployError, match="b is a folder: remove it, or name another --output_dir"):
+    write([File("a", "old" if not force else "new"), File("b", "")], str(tmp_path), force)
+  assert (tmp_path / "a").read_text() == "old" and sorted(os.listdir(str(tmp_path))) == ["a", "b"]
+
+
+def test_a_full_disk_leaves_the_files_as_they_were(tmp_path):
+  (tmp_path / "a").write_text("old")
+  (tmp_path / "b.part").symlink_to("/dev/full")
+  with pytest.raises(DeployError, match="No space left on device"):
+    write([File("a", "new"), File("b", "x" * 100000)], str(tmp_path), force=True)
+  assert (tmp_path / "a").read_text() == "old" and os.listdir(str(tmp_path)) == ["a"]
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):

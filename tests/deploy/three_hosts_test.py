@@ -137,7 +137,7 @@ def test_jobset(three, start, tmp_path, victim, sign):
   expected = {"ps-0": [], "chief-0": [0], "worker-0": [0]}
   expected[victim].insert(0, -signal.SIGKILL)
   assert codes == expected
-  assert victim == "ps-0" or re.search(r"^worker 1: [1-9]\d* steps", again.lines[-1]), again.output
+  assert victim == "ps-0" or re.search(r"^worker 1: [1-9]\d* steps", again.last_line), again.output
   assert accuracy(pods["chief-0"].task.output) > 0.9
 
 
@@ -156,4 +156,4 @@ def test_a_jobset_fails_with_its_chief(three, start, tmp_path):
   controller.step()
   assert controller.result == "Failed"
   assert controller.codes() == {"ps-0": [128 + signal.SIGTERM], "chief-0": [1]}
-  assert "/proc/none" in chief.task.output and chief.task.lines[-1].endswith(", exit code 1")
+  assert "/proc/none" in chief.task.output and chief.task.last_line.endswith(", exit code 1")

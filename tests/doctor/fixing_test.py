@@ -27,6 +27,9 @@ def fix(text):
    "import tf1ps.v1 as tf\nx = '\u00e9' + tf.multiply(tf.subtract(3, 2), 1)"),
   ("import tf1ps.v1 as tf\ntf.train.SummaryWriter(tf.pack([x]).name)",
    "import tf1ps.v1 as tf\ntf.summary.FileWriter(tf.stack([x]).name)"),
+  ("import numpy as np\nnp.zeros(3, np.int) + np.product(np.Inf, dtype=np.float32)",
+   "import numpy as np\nnp.zeros(3, int) + np.prod(np.inf, dtype=np.float32)"),
+  ("import numpy\nnumpy.bool, numpy.float_", "import numpy\nnumpy.bool, numpy.float64"),
   # another name alone is not enough, or is not written there
   ("import tf1ps.v1 as tf\ntf.scalar_summary('x', x)", None),
   ("import tf1ps.v1 as tf\ntrain = tf.train\ntrain.SummaryWriter(x)", None),

@@ -9,6 +9,7 @@ import tensorflow
 import tensorflow.compat.v1 as tf
 
 from tests.doctor import tables_tasks
+from tf1ps import compat
 from tf1ps.doctor import changed_rules, missing_rules, name_tables, names
 
 IS_1 = tensorflow.__version__ < "2"
@@ -42,7 +43,7 @@ def test_the_table_is_whole(namespace):
 
 @current
 def test_names_that_are_nowhere():
-  for name in name_tables.NOWHERE:
+  for name in name_tables.NOWHERE | name_tables.PUT_BACK:
     assert get(tf, name) is None and get(tensorflow, name) is None, name
   assert not hasattr(tf, "contrib") and not hasattr(tf, "estimator")
   with pytest.raises(ImportError):
@@ -51,18 +52,21 @@ def test_names_that_are_nowhere():
 
 @pytest.mark.skipif(not IS_1, reason="the names are those of TensorFlow 1.15")
 def test_all_are_names_of_1_15():
-  for table in (name_tables.NOWHERE, name_tables.ONLY_V1):
+  for table in (name_tables.NOWHERE, name_tables.PUT_BACK, name_tables.ONLY_V1):
     assert [name for name in table if get(tensorflow, name) is None] == []
+  for space, gone in name_tables.CONTRIB_GONE.items():
+    assert [name for name in gone if get(tensorflow, "tf.contrib.%s.%s" % (space, name)) is None
+            ] == [], space
   for space, known in tables_tasks.ESTIMATOR_OF_1_15.items():
     names_there = {name for name in dir(get(tensorflow, space)) if not name.startswith("_")}
     assert names_there == set(known.split()), space
 
 
 def test_old_names_are_gone_and_those_of_today_are_there():
-  for old, new in name_tables.RENAMED.items():
+  for old, new in compat.RENAMED.items():
     assert get(tf, "tf." + old) is None, old
     assert get(tf, "tf." + new) is not None, new
-  assert name_tables.OTHER_ARGUMENTS <= set(name_tables.RENAMED)
+  assert compat.OTHER_ARGUMENTS <= set(compat.RENAMED)
 
 
 def test_another_spelling_is_the_same_thing():
@@ -83,4 +87,4 @@ def test_what_tf1ps_v1_has(start):
   assert task.wait() == 0, task.output
   assert "the tables are right" in task.output
   estimator, = [rule for rule in missing_rules.RULES if rule.name == "estimator-is-gone"]
-  assert ("tf1ps.v1 has estimator" in task.output) == estimator.is_mended
+  assert ("tf1ps.v1 has estimator" in task.output) == estimator.is_fixed

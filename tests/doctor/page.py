@@ -23,11 +23,10 @@ def rows(found):
   """
   tables = {}
   for kind, _ in _KINDS:
-    tables[kind] = ["| rule | what happens | what to do | mended | `tf_upgrade_v2` says |",
-                    "|---|---|---|---|---|"]
-    tables[kind] += ["| [`%s`](%s) | %s | %s | %s | %s |" % (
-      rule.name, rule.page.replace("docs/", "", 1), rule.summary, rule.advice,
-      "yes" if rule.is_mended else "", found[rule.name])
+    tables[kind] = ["|rule|what happens|fixed|`tf_upgrade_v2` says|", "|-|-|-|-|"]
+    tables[kind] += ["|[`%s`](%s)|%s|%s|%s|" % (
+      rule.name, rule.page.replace("docs/", "", 1), rule.summary,
+      "yes" if rule.is_fixed else "", found[rule.name])
       for rule in doctor.RULES if rule.kind == kind]
   return tables
 
@@ -40,7 +39,7 @@ def with_tables(text, tables):
     after = re.sub(r"^.*\n(\|.*\n)*", "", table)
     text = head + found + before + "\n".join(tables[kind]) + "\n" + after
   traps = tables[doctor.TRAP][2:]
-  silent = [line for line in traps if not line.endswith("| %s |" % REPORTS)]
+  silent = [line for line in traps if not line.endswith("|%s|" % REPORTS)]
   return re.sub(r"\d+ of the \d+ traps", "%d of the %d traps" % (len(silent), len(traps)), text)
 
 

@@ -32,6 +32,8 @@ def last(program):
   ("import tf1ps.v1 as tf\ntf.train.Server", "tf.train.Server"),
   ("import tf1ps\ntf1ps.Server", "tf.train.Server"),
   ("from tf1ps.cluster import Server\nServer", "tf.train.Server"),
+  ("from tf1ps import pipeline\npipeline.shuffle_batch", "tf.train.shuffle_batch"),
+  ("import tf1ps\ntf1ps.coordinator.Server", "tf1ps.coordinator.Server"),
   ("from tensorflow.python.training import server_lib\nserver_lib.Server", "tf.train.Server"),
   ("from tensorflow.python.training.server_lib import Server as S\nS", "tf.train.Server"),
   ("import tensorflow as tf\ntf.queue.FIFOQueue", "tf.FIFOQueue"),
@@ -93,7 +95,7 @@ def test_calls_of_methods_are_found_by_what_made_their_object():
       """)
   lines = [program.place(call)[0] for call in program.method_calls("tf.train.Server", "join")]
   assert lines == [11, 7]
-  call, = program.method_calls("tf.Session")
+  call, = program.method_calls("tf.Session", "run")
   assert program.place(call) == (13, 3)
 
 
@@ -191,10 +193,10 @@ def test_a_mended_rule_is_quiet_where_the_name_comes_from_tf1ps(old, new):
 
 
 def test_python2_is_read_by_a_mender():
-  def mend(text):
+  def convert(text):
     return "import tensorflow\n\n\nprint('a')", [1, 1, 1, 2]
 
-  program = doctor.read_program("old.py", "import tensorflow\nprint 'a'", mend)
+  program = doctor.read_program("old.py", "import tensorflow\nprint 'a'", convert)
   assert program.is_python2 and program.place(last(program)) == (2, 1)
 
 

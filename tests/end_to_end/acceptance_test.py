@@ -60,7 +60,7 @@ def test_a_worker_without_its_ps_names_it(start, case, seen):
     # A name takes seconds to look up on a busy machine. The default is sixty seconds.
     worker = job.worker(0, "--start_timeout=%d" % (4 if case == "unknown" else 1))
     assert worker.wait(40) == 1
-  last = worker.lines[-1]
+  last = worker.last_line
   assert "/job:ps/task:0 at %s: " % job.jobs["ps"][0] in last and seen in last, worker.output
 
 
@@ -81,8 +81,8 @@ def test_a_worker_with_one_more_variable_is_refused_and_named(start):
   job.worker(0).wait_for("progress")
   worker = job.worker(1, "--extra_variable")
   assert worker.wait() == 1
-  assert "variable extra:0 (resource float32(3,)" in worker.lines[-1].replace(" (3,)", "(3,)")
-  assert "is in this graph and not in the chief's" in worker.lines[-1]
+  assert "variable extra:0 (resource float32(3,)" in worker.last_line.replace(" (3,)", "(3,)")
+  assert "is in this graph and not in the chief's" in worker.last_line
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_a_ps_of_another_cluster_is_told_apart(start):
   elsewhere, job.jobs["worker"][1] = job.jobs["worker"][1], there
   chief = job.worker(0)
   assert chief.wait() == 1
-  assert "worker 1 is %s here and %s there" % (there, elsewhere) in chief.lines[-1]
+  assert "worker 1 is %s here and %s there" % (there, elsewhere) in chief.last_line
 
 
 # It survives.
@@ -117,13 +117,13 @@ def test_a_chief_that_is_killed_and_comes_back_finds_the_state(start, tmp_path):
 @pytest.mark.slow
 def test_a_ps_that_comes_back_costs_what_came_after_the_checkpoint(start, tmp_path):
   job = job_lib.Job(start, num_ps=2, flags=ENDLESS + [
-    "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=50"])
+    "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints=steps:50"])
   servers, (chief, worker) = job.all()
   heard(chief, "model.ckpt-1")
   saved = len(chief.lines)
   servers[1].kill()
   job.ps(1)
-  heard(chief, "the servers have lost state; what came after", saved)
+  heard(chief, "the servers have lost state: the steps after", saved)
   restored = int(re.search(r"ckpt-(\d+)", heard(chief, "restored", saved)).group(1))
   assert restored >= 50
   heard(chief, "recovered", saved)
@@ -144,9 +144,9 @@ def test_workers_end_when_their_ps_stays_away(start, how):
   servers[1].signal(how)
   for worker in workers:
     assert worker.wait(25) == 1  # with the default limit they would wait for longer than thirty
-    assert "/job:ps/task:1 at " + job.jobs["ps"][1] in worker.lines[-1], worker.output
+    assert "/job:ps/task:1 at " + job.jobs["ps"][1] in worker.last_line, worker.output
   assert servers[0].wait() == 1
-  assert "no worker is left" in servers[0].lines[-1]
+  assert "no worker is left" in servers[0].last_line
 
 
 @pytest.mark.slow
@@ -207,10 +207,10 @@ def test_a_lost_worker_is_named_and_the_job_fails(start, tmp_path):
   worker.kill()
   go_on.write_text("")
   assert chief.wait() == 1
-  assert "/job:worker/task:1 is lost" in chief.lines[-1]
+  assert "/job:worker/task:1 is lost" in chief.last_line
   assert "test error" in chief.output
   assert ps.wait() == 1
-  assert "the chief released this task: the job has failed" in ps.lines[-1]
+  assert "the chief released this task: the job has failed" in ps.last_line
   assert state.RunFile(directory).read().state == state.RUN_FAILED
 
 
@@ -243,5 +243,5 @@ def test_nan_stops_the_job(start, tmp_path):
     worker.wait_for("holds step 10")
   gate.write_text("")
   assert [worker.wait() for worker in workers] == [1, 1]
-  assert "NanLossError: the loss is NaN at global step" in workers[0].lines[-1], workers[0].output
+  assert "NanLossError: the loss is NaN at global step" in workers[0].last_line, workers[0].output
   assert servers[0].wait() == 1

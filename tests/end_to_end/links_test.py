@@ -38,6 +38,12 @@ def sidecar_of(pid):
   return int(sidecar)
 
 
+def address_of(sidecar):
+  """The address where a sidecar listens for the other tasks; the launcher has chosen the port."""
+  port, = {port for port, state in harness.tcp_sockets(sidecar) if state == "0A"}
+  return "127.0.0.1:%d" % port
+
+
 def test_a_job_with_links_and_its_status(start, tls_dir, tmp_path):
   ps, worker = harness.addresses(2)
   metrics = harness.addresses(1)[0].rsplit(":", 1)[1]
@@ -60,21 +66,30 @@ def test_a_job_with_links_and_its_status(start, tls_dir, tmp_path):
   for task in tasks:
     task.wait_for("links over TLS; the certificate in ")
     assert "anyone who can connect" not in task.output
+    assert "has no link" not in task.output, "it cannot call itself"
+
+
+def test_ps_without_a_worker_take_their_own_links_for_no_client(start, tls_dir, tmp_path):
+  ps, workers = harness.addresses(2), harness.addresses(1)
+  tasks = [start("ps %d" % index, program_tasks.run_program, "tf1ps-ps", [
+    "--ps_hosts=" + ",".join(ps), "--worker_hosts=" + workers[0], "--task_index=%d" % index,
+    "--start_timeout=5", tls_dir], tmp_path) for index in (0, 1)]
+  assert [task.wait(LIMIT) for task in tasks] == [1, 1]
+  for task in tasks:
+    assert "stays while a client is connected" not in task.output
+  assert "no worker came within 5 s (--start_timeout)" in tasks[0].last_line
 
 
 @pytest.mark.slow
-def test_a_ps_and_a_sidecar_are_started_again(start, tls_dir, tmp_path):
+def test_a_ps_and_a_sidecar_are_started_again_among_half_open_connections(start, tls_dir, tmp_path):
   launcher = start("tf1ps-local", program_tasks.run_program, "tf1ps-local", [
     LINE, tls_dir, "--restart=on_failure", "--num_ps=1", "--num_workers=2", "--steps=1000000",
     "--step_seconds=0.02", "--checkpoint_dir=" + str(tmp_path / "model"),
-    "--save_checkpoints_secs=1", "--stop_when=" + str(tmp_path / "stop")], tmp_path)
+    "--save_checkpoints=secs:1", "--stop_when=" + str(tmp_path / "stop")], tmp_path)
   launcher.wait_for("progress: step", LIMIT)
   pids = dict(re.findall(r"(\w+ \d) \(process (\d+)\)", launcher.output))
-  since = len(launcher.lines)
-  os.kill(int(pids["ps 0"]), signal.SIGKILL)
-  launcher.wait_for("ps 0 was killed by SIGKILL", LIMIT, since)
-  launcher.wait_for("recovered: session", LIMIT, since)
-  launcher.wait_for("progress: step", LIMIT, len(launcher.lines))
+  ps = address_of(sidecar_of(pids["ps 0"]))
+  start("crowd", intruder_tasks.hold_half_open, ps).wait_for("open")
   since = len(launcher.lines)
   sidecar = sidecar_of(pids["worker 1"])
   os.kill(sidecar, signal.SIGKILL)
@@ -83,9 +98,15 @@ def test_a_ps_and_a_sidecar_are_started_again(start, tls_dir, tmp_path):
   launcher.wait_for("tf1ps-local: worker 1 ended with exit code 1", LIMIT, since)
   launcher.wait_for("joined run", LIMIT, since)
   launcher.wait_for("progress: step", LIMIT, len(launcher.lines))
+  assert not re.search("/job:ps/.*refused", launcher.output), launcher.output
+  since = len(launcher.lines)
+  os.kill(int(pids["ps 0"]), signal.SIGKILL)
+  launcher.wait_for("ps 0 was killed by SIGKILL", LIMIT, since)
+  launcher.wait_for("recovered: session", LIMIT, since)
+  launcher.wait_for("progress: step", LIMIT, len(launcher.lines))
   (tmp_path / "stop").write_text("")
   assert launcher.wait(LIMIT) == 0, launcher.output
-  assert "1 ps and 2 workers, 2 restarts, " in launcher.lines[-1]
+  assert "1 ps and 2 workers, 2 restarts, " in launcher.last_line
 
 
 @pytest.mark.slow
@@ -97,12 +118,13 @@ def test_a_job_that_loses_a_sidecar_fails_and_says_so(start, tls_dir, tmp_path):
   sidecar = sidecar_of(pid)
   os.kill(sidecar, signal.SIGKILL)
   assert launcher.wait(LIMIT) == 1
-  assert launcher.lines[-1].startswith("tf1ps-local: failed: ps 0 ended with exit code 1")
+  assert launcher.last_line.startswith("tf1ps-local: failed: ps 0 ended with exit code 1")
   assert any("ps 0: its sidecar (process %d) was killed by SIGKILL" % sidecar in line
              for line in launcher.lines)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)  # it takes a minute beside other tests
 @pytest.mark.parametrize("is_closed", [False, True], ids=["plain", "tls"])
 def test_an_intruder(start, tmp_path, is_closed):
   """It reads a variable of a plain job, and gets nothing of one with links, which trains on."""
@@ -121,13 +143,15 @@ def test_an_intruder(start, tmp_path, is_closed):
     ps = start("ps", intruder_tasks.run_inside, network.namespace("ps"), "tf1ps-ps",
                flags + tls[0], tmp_path)
     worker = start("worker", intruder_tasks.run_inside, network.namespace("worker"),
-                   "tf1ps-worker", [*flags, *tls[1], DIGITS, "--steps=4000"], tmp_path)
+                   "tf1ps-worker", [*flags, *tls[1], DIGITS, "--steps=12000",
+                                    "--steps_per_execution=1"], tmp_path)
     worker.wait_for("progress: step", LIMIT)
     intruder = network.namespace("intruder")
     plain = start("plain", intruder_tasks.read_global_step, intruder, address)
     if not is_closed:
       assert int(plain.wait_for("read").split()[1]) > 0
       return
+    start("crowd", intruder_tasks.hold_half_open, address, intruder).wait_for("open")
     raw = start("raw", intruder_tasks.shake_hands, intruder, address, None)
     forged = start("forged", intruder_tasks.shake_hands, intruder, address, stranger)
     linked = start("linked", intruder_tasks.read_global_step, intruder, address, stranger)
@@ -151,18 +175,18 @@ def test_an_intruder(start, tmp_path, is_closed):
 @pytest.mark.any_tensorflow
 def test_where_no_namespace_is_permitted(tmp_path):
   folder, = make_certificates(str(tmp_path), [["10.0.0.1"]], 1)
-  program = "ps=%s; exec %s bin/tf1ps_$0.py --tls_dir=%s --ps_hosts=10.0.0.1:2222 $1" % (
+  program = "ps=%s; exec %s bin/$0 --tls_dir=%s --ps_hosts=10.0.0.1:2222 $1" % (
     "x", sys.executable, folder)
   forbid = "echo 0 > /proc/sys/user/max_net_namespaces && " + program
   results = [subprocess.run(
     ["unshare", "-Ur", "sh", "-c", forbid, *words], cwd=str(ROOT), stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT, universal_newlines=True, timeout=60)
-    for words in (("ps", "--worker_hosts=10.0.0.2:2223"), ("status",))]
+    for words in (("tf1ps_ps.py", "--worker_hosts=10.0.0.2:2223"), ("tf1ps.py status",))]
   if "unshare: " in results[0].stdout or "cannot create" in results[0].stdout:
     pytest.skip("no user namespaces here")
   assert [result.returncode for result in results] == [1, 1]
-  refusal = ("--tls_dir needs a network namespace for the task, and this machine does not permit "
-             "one (the limit in /proc/sys/user is reached). Permit unprivileged user namespaces, "
+  refusal = ("--tls_dir needs a network namespace for the task, which this machine does not permit "
+             "(the limit in /proc/sys/user is reached). Permit unprivileged user namespaces, "
              "or in a container the call unshare.")
   assert results[0].stdout == (
     "tf1ps-ps: %s Or leave --tls_dir out, and close the port by a firewall:\n"

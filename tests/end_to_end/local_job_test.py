@@ -88,8 +88,12 @@ def test_the_quick_start_trains_and_ends(tmp_path):
   assert re.search(r"global step 270 in \d+\.\d s; examples by worker: "
                    r"worker 0: 4314, worker 1: 4308", last), output
   assert re.search(r"evaluator: \d+ evaluations?, test accuracy 0\.\d{4}.* exit code 0", last)
-  for task in ("ps 0", "ps 1", "worker 0 (chief)", "worker 1"):
+  for task in ("worker 0 (chief)", "worker 1"):
     assert re.search(re.escape("] %s: " % task) + r".*, exit code 0", output)
+  for index in range(2):  # the good end of a ps is no news
+    log = (tmp_path / "logs" / ("ps-%d.log" % index)).read_text()
+    assert re.search(r"\nps %d: .*, exit code 0\n" % index, log)
+    assert "[ps %d] ps %d: the chief" % (index, index) not in output
   assert re.match(
     r"tf1ps-local: ok, 2 ps, 2 workers and 1 evaluator, \d+\.\d s$", lines[-1])
   assert gone(pids.values())
@@ -105,7 +109,7 @@ def test_a_killed_task_ends_the_job_and_is_named(launch, victim):
   pids = running(launcher)
   os.kill(pids[victim], signal.SIGKILL)
   assert launcher.wait(25) == 1  # ten seconds at most on a quiet machine; a task is lost in thirty
-  assert victim in launcher.lines[-1] and "SIGKILL" in launcher.lines[-1], launcher.output
+  assert victim in launcher.last_line and "SIGKILL" in launcher.last_line, launcher.output
   assert gone(pids.values())
 
 
@@ -120,6 +124,38 @@ def test_nothing_outlives_a_killed_launcher(launch, stopped):
   harness.wait_until(lambda: gone(pids.values()), what="the end of all tasks")
 
 
+def test_data_that_end_before_the_last_step_are_a_warning_at_the_end(launch, tmp_path):
+  (tmp_path / "short.py").write_text("""
+import tensorflow.compat.v1 as tf
+from tests.programs.line import model_fn
+def input_fn(mode, shard):
+  return tf.data.Dataset.from_tensor_slices(([1., 2., 3., 4.], [5., 8., 11., 14.])).batch(2)
+""")
+  launcher = launch("--program=short.py", "--num_workers=2", "--shard=none", "--steps=300")
+  assert launcher.wait() == 0, launcher.output
+  warning = ("WARNING: the training data ended after 4 of --steps=300. Let input_fn repeat them "
+             "in mode 'train' (dataset.repeat()), or give fewer steps")
+  assert "[worker 0] " + warning in launcher.lines, launcher.output
+  assert harness.without_logs(launcher.lines)[-2] == "tf1ps-local: " + warning
+
+
+@pytest.mark.slow
+def test_an_evaluator_opens_no_connection_to_the_cluster(launch, tmp_path):
+  launcher = launch("--evaluator", "--checkpoint_dir=" + str(tmp_path / "checkpoints"),
+                    "--save_checkpoints=secs:1", *ENDLESS)
+  pids, seen = running(launcher), []
+
+  def has_evaluated():
+    seen.extend(harness.tcp_sockets(pids["evaluator 0"]))
+    return len(re.findall(r"evaluator 0\] .*\bstep \d+", launcher.output)) >= 3
+
+  harness.wait_until(has_evaluated, what="three lines of evaluations")
+  assert not seen
+  assert harness.tcp_sockets(pids["worker 0"]) and harness.tcp_sockets(pids["ps 0"])
+  launcher.signal(signal.SIGINT)
+  launcher.wait(100)
+
+
 def test_ctrl_c_saves_and_ends_all(launch, tmp_path):
   directory = tmp_path / "checkpoints"
   launcher = launch("--checkpoint_dir=" + str(directory), *ENDLESS)
@@ -128,7 +164,7 @@ def test_ctrl_c_saves_and_ends_all(launch, tmp_path):
   assert launcher.wait(100) == 130, launcher.output
   assert gone(pids.values())
   steps = [int(step) for step in re.findall(r"saved .*model\.ckpt-(\d+)", launcher.output)]
-  assert steps[0] == 0 and steps[-1] > 0
+  assert steps[0] > 0  # the checkpoint of step 0 is in the log file alone
   assert (directory / ("model.ckpt-%d.index" % steps[-1])).exists()
 
 
@@ -164,4 +200,4 @@ def test_a_failing_program_is_told_in_its_own_words(launch):
   launcher = launch(LINE, "--num_ps=1", "--num_workers=2", "--steps=20", "--fail_in=model")
   assert launcher.wait(100) == 1
   assert "ValueError: no model today" in launcher.output
-  assert re.match(r"tf1ps-local: failed: worker \d", launcher.lines[-1]), launcher.output
+  assert re.match(r"tf1ps-local: failed: worker \d", launcher.last_line), launcher.output

@@ -24,15 +24,15 @@ def launch(start, tmp_path):
 def restarts_in(lines):
   """The tasks that the launcher has started again, in order, and why."""
   return [tuple(found.groups()) for found in (re.match(
-    r"tf1ps-local: (\w+ \d) (.*?) \(.*restart \d of \d in [\d.]+ s$", line) for line in lines)
-    if found]
+    r"tf1ps-local: (\w+ \d) (.*?) \(.*restart \d of \d (?:at once|in [\d.]+ s)$", line)
+    for line in lines) if found]
 
 
 @pytest.mark.slow
 def test_a_job_outlives_the_kill_of_each_task(launch, tmp_path):
   launcher = launch(
     "--num_ps=2", "--num_workers=2", "--evaluator", "--steps=1000000", "--step_seconds=0.02",
-    "--checkpoint_dir=" + str(tmp_path / "model"), "--save_checkpoints_secs=1",
+    "--checkpoint_dir=" + str(tmp_path / "model"), "--save_checkpoints=secs:1",
     "--stop_when=" + str(tmp_path / "stop"))
   launcher.wait_for("progress: step", LIMIT)
   pids = dict(re.findall(r"(\w+ \d) \(process (\d+)\)", launcher.output))
@@ -47,7 +47,7 @@ def test_a_job_outlives_the_kill_of_each_task(launch, tmp_path):
   assert launcher.wait(LIMIT) == 0, launcher.output
   assert restarts_in(launcher.lines) == [
     (name, "was killed by SIGKILL") for name in ("ps 1", "worker 0", "worker 1", "evaluator 0")]
-  assert ", 2 workers and 1 evaluator, 4 restarts, " in launcher.lines[-1]
+  assert ", 2 workers and 1 evaluator, 4 restarts, " in launcher.last_line
   for name in ("ps-1", "worker-0", "worker-1", "evaluator-0"):
     log = (tmp_path / "logs" / (name + ".log")).read_text()
     assert len(re.findall(r"^---- .*, process \d+, started ", log, re.MULTILINE)) == 2
@@ -55,7 +55,7 @@ def test_a_job_outlives_the_kill_of_each_task(launch, tmp_path):
 
 @pytest.mark.slow
 def test_a_crash_loop_ends_with_its_first_failure(launch):
-  launcher = launch("--num_workers=1", "--steps=100", "--fail_in=step", "--max_restarts=2")
+  launcher = launch("--num_workers=1", "--steps=100", "--fail_in=step", "--restart=on_failure:2")
   assert launcher.wait(LIMIT) == 1
   lines = launcher.lines
   assert [name for name, _ in restarts_in(lines)] == ["worker 0"] * 2
@@ -74,7 +74,7 @@ def test_an_error_of_the_program_before_its_first_step_ends_the_job(launch):
   launcher = launch("--num_workers=1", "--steps=100", "--fail_in=model")
   assert launcher.wait(LIMIT) == 1
   assert restarts_in(launcher.lines) == []
-  assert "no model today" in launcher.lines[-1]
+  assert "no model today" in launcher.last_line
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_a_stalled_worker_is_given_up_and_started_again(launch, tmp_path):
   launcher = launch(
     "--num_workers=2", "--steps=1000000", "--step_seconds=0.02", "--block_at=5", "--slow_index=1",
     "--block_until=" + str(tmp_path / "go"), "--stop_when=" + str(tmp_path / "stop"),
-    "--stall_after=2", "--on_stall=fail")
+    "--stall_after=2:fail")
   launcher.wait_for("worker 1 ended with exit code 1", LIMIT)
   (tmp_path / "go").write_text("")
   since = len(launcher.lines)
@@ -113,7 +113,7 @@ def test_a_stalled_worker_is_given_up_and_started_again(launch, tmp_path):
   assert restarts_in(launcher.lines)[0] == ("worker 1", "ended with exit code 1")
   last, = [line for line in launcher.lines
            if line.startswith("[worker 1] worker 1: ") and "exit code 1" in line]
-  assert re.search(r"StalledError: no step for \d+ s \(--stall_after, --on_stall=fail\): it waits "
+  assert re.search(r"StalledError: no step for \d+ s \(--stall_after with :fail\): it waits "
                    r"for .*, exit code 1$", last)
 
 
@@ -121,7 +121,7 @@ def test_a_stalled_worker_is_given_up_and_started_again(launch, tmp_path):
 def test_a_worker_that_fails_while_the_chief_waits_at_the_end_is_started_again(launch, tmp_path):
   launcher = launch(
     "--num_workers=2", "--examples=400", "--block_at=5", "--slow_index=1",
-    "--block_until=" + str(tmp_path / "go"), "--stall_after=2", "--on_stall=fail")
+    "--block_until=" + str(tmp_path / "go"), "--stall_after=2:fail")
   launcher.wait_for("The chief waits 30 s (--heartbeat_timeout) for its restart", LIMIT)
   (tmp_path / "go").write_text("")
   assert launcher.wait(LIMIT) == 0, launcher.output

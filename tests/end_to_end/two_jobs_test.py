@@ -45,7 +45,7 @@ def test_two_jobs_train_side_by_side_and_one_is_reset(start, tmp_path):
   jobs = TwoJobs(start, num_ps=2)
   # All stand in the middle until both jobs have come so far, and the other one until the reset,
   # which wants every task of the cluster, is over.
-  common = ["--steps=600", "--step_seconds=0.01", "--save_checkpoints_steps=50", "--block_at=120"]
+  common = ["--steps=600", "--step_seconds=0.01", "--save_checkpoints=steps:50", "--block_at=120"]
   go_on = [tmp_path / "one goes on", tmp_path / "the other goes on"]
   one = jobs.start_workers(0, tmp_path / "one", "--width=1", "--learning_rate=0.1",
                            "--block_until=%s" % go_on[0], *common)

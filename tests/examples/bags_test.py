@@ -62,7 +62,8 @@ def test_a_job_goes_on_with_another_partition_or_none(start, tmp_path):
       assert np.abs(tables(tmp_path)["table"] - trained["table"]).max() < 0.05
   accuracy, = find(again, r"test accuracy (0\.\d+)")
   assert float(accuracy) > 0.8
-  run(start, tmp_path, "tf1ps-predict", "--output=kind.csv", "--export_dir=exported")
+  run(start, tmp_path, "tf1ps-predict", "--output=kind.csv")
+  run(start, tmp_path, "tf1ps-predict", "--output=exported")
   kind = np.loadtxt(str(tmp_path / "kind.csv"), skiprows=1)
   right = (kind > 0.5) == bags.make_reviews("predict")[1]
   assert right.mean() == pytest.approx(float(accuracy), abs=1e-4)

@@ -24,6 +24,7 @@ import time
 import uuid
 from typing import Dict, NamedTuple
 
+from tf1ps.cli.console import PROGRAMS
 from tf1ps.launch import find_free_ports
 
 from .docstrings import ROOT, Example, Shell, difference, drop_blank_end, matches
@@ -137,12 +138,12 @@ def _environment(folder, root) -> Dict[str, str]:
   programs = pathlib.Path(folder) / "programs on the PATH"
   if not programs.exists():
     programs.mkdir()
-    commands = {"python": ""}
-    for path in sorted((root / "bin").glob("tf1ps_*.py")):
-      commands[path.stem.replace("_", "-")] = shlex.quote(str(path))
-    for name, path in commands.items():
+    command = shlex.quote(str(root / "bin" / "tf1ps.py"))
+    commands = {"python": "", "tf1ps": command}
+    commands.update(("tf1ps-" + name, "%s %s" % (command, name)) for name in PROGRAMS)
+    for name, command in commands.items():
       (programs / name).write_text(
-        '#!/bin/sh\nexec %s %s "$@"\n' % (shlex.quote(sys.executable), path))
+        '#!/bin/sh\nexec %s %s "$@"\n' % (shlex.quote(sys.executable), command))
       (programs / name).chmod(0o755)
   environment = {name: value for name, value in os.environ.items() if name not in STALE}
   environment["PATH"] = "%s%s%s" % (programs, os.pathsep, os.environ.get("PATH", os.defpath))

@@ -128,10 +128,10 @@ def test_a_process_left_behind_is_ended_and_told(tmp_path, monkeypatch):
 
 def test_children_have_this_python_the_programs_and_no_stale_state(tmp_path, monkeypatch):
   (tmp_path / "bin").mkdir()
-  (tmp_path / "bin" / "tf1ps_ps.py").write_text("import sys; print(*sys.argv[1:])")
+  (tmp_path / "bin" / "tf1ps.py").write_text("import sys; print(*sys.argv[1:])")
   for name in checking.STALE:
     monkeypatch.setenv(name, "1")
-  result = check(tmp_path, "    $ tf1ps-ps --task_index=0 'a  b'\n    --task_index=0 a  b\n"
+  result = check(tmp_path, "    $ tf1ps-ps --task_index=0 'a  b'\n    ps --task_index=0 a  b\n"
                  "    $ python examples/one.py\n    True []",
                  "import os, sys\nprint(sys.executable == %r, "
                  "[name for name in %r if name in os.environ])" % (sys.executable, checking.STALE))

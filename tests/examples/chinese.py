@@ -73,12 +73,14 @@ WORDS = {
     "每个任务一个网络：同一个训练好的网络放到 n 个任务上，每秒能做更多的预测。",
   "book/ensemble_in_graph.py":
     "一个图中的集成：三个网络各占一个设备，取预测的平均值。",
+  "book/ensemble_by_queues.py":
+    "用队列连接的集成的最简形式：一个输入者，几个网络，一个带超时的汇总者。",
   "ensemble_queues.py":
     "用队列连接的多进程集成：三个网络中有一个失效时会怎样。",
   "fill_queue.py":
     "一个客户端向队列写入样本，另外两个取出样本训练，最后全部自行结束。",
   "model_parallel.py":
-    "切分值得吗？三个网络，各自先在一个设备上，再切分到两个设备上。",
+    "切分值得吗？四个网络，各自先在一个设备上，再切分到两个设备上。",
   "book/in_graph_synchronous.py":
     "图内复制，同步更新：一个客户端，一个图，每个 worker 上一个塔（tower），一次更新。",
   "book/in_graph_asynchronous.py":
@@ -111,6 +113,8 @@ WORDS = {
     "较深网络的同步训练：学习率衰减、梯度裁剪和滑动平均。",
   "programs/towers_on_one_machine.py":
     "一台机器各设备上的塔：平均梯度，共享变量，以及三种失败。",
+  "programs/clones_between_workers.py":
+    "两个 worker，各有两个克隆：worker 内同步，worker 之间异步。",
   "programs/clones_and_replicas.py":
     "用一份配置生成各副本中的克隆：变量和操作各放在哪个设备上，以及一个照此训练的作业。",
   "programs/local_or_distributed.py":
@@ -141,6 +145,8 @@ WORDS = {
     "会话选项：ConfigProto 的文本形式，以及对多个设备上的乘积求和。",
   "notes/reuse_of_variables.py":
     "异步副本共享哪些变量，以及泄漏到作用域之外的重用。",
+  "notes/loss_curves.py":
+    "同步与异步的损失曲线：前者平稳下降，后者抖动大。",
   "notes/when_not_to_parallelise.py":
     "小模型、大量数据：一个进程远远快过带 ps 的 1、2、4 个 worker。",
 }

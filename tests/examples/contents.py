@@ -62,12 +62,13 @@ def chinese_table() -> str:
 def describe(example) -> Line:
   """Returns an example's line; a ValueError says what its docstring lacks."""
   section_of(example)
-  page = re.search(r"\bdocs/(\w+)\.md\b", example.docstring)
+  page = re.search(r"\bdocs/(\w+)\.md(?:#([\w-]+))?", example.docstring)
   shows = re.match(r"(.*?\.)(?=\s|$)", example.docstring, re.DOTALL)
   return Line(
     ", ".join(example.rows), _link(shows.group(1) if shows else example.path.stem, _name(example)),
     "<br>".join("`%s`" % line for line in shorten(printed(example))),
-    "[%s](../docs/%s.md)" % (page.group(1), page.group(1)) if page else "")
+    _link((page.group(2) or page.group(1)).replace("-", " "),
+          "../" + page.group(0)) if page else "")
 
 
 def section_of(example) -> str:

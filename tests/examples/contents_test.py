@@ -11,7 +11,7 @@ DOCSTRING = '''"""What it shows, in
 one | sentence. And more.
 
 %s
-Toolkit: docs/containers.md and docs/queues.md.
+Toolkit: docs/cluster.md#containers and docs/queues.md.
 
     1$ python a.py --hosts=127.0.0.1:1 \\\\
         --x=1
@@ -65,7 +65,7 @@ def test_a_line(tmp_path, monkeypatch):
   monkeypatch.setattr(contents, "README", tmp_path / "README.md")
   assert contents.describe(example(tmp_path, ROWS)) == (
     "B16, B17", "[What it shows, in one | sentence.](a.py)", "`a | b`",
-    "[containers](../docs/containers.md)")
+    "[containers](../docs/cluster.md#containers)")
 
 
 def test_a_line_in_chinese(tmp_path, monkeypatch):

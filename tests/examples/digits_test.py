@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import gzip
+import pathlib
 import struct
-import sys
 
 import numpy as np
 import pytest
@@ -10,8 +10,11 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 from absl.testing import flagsaver
 
-from examples import digits, fashion_images, handwritten_digits
+import tf1ps
+from examples import digits, handwritten_digits
 from examples.handwritten_digits import read
+from tests import file_tasks
+from tf1ps.pipeline import IteratorPositions
 from tf1ps.pipeline.shard import Shard
 
 
@@ -152,7 +155,57 @@ def test_the_flag_chooses_mnist(graph, mnist):
     session.run(tf.tables_initializer())
     values, digit = session.run([images, labels])
   assert digit.tolist() == [9, 0]
-  np.testing.assert_array_equal(values, np.arange(12, 20, dtype=np.float32).reshape(2, 4) / 255)
+  np.testing.assert_allclose(values, np.arange(12, 20).reshape(2, 4) / 255, rtol=1e-6)
+
+
+def test_a_worker_that_starts_again_goes_on_with_the_batches_that_were_next():
+  def start(position=None):
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+      batch, positions = digits.input_fn("train", Shard(batch_size=32)), IteratorPositions(graph)
+      session.run(tf.tables_initializer())
+      if position:
+        positions.restore(session, position)
+        return [session.run(batch) for _ in range(3)]
+      first = [session.run(batch) for _ in range(5)][0]
+      return first, positions.save(session), [session.run(batch) for _ in range(3)]
+
+  flags.FLAGS.mark_as_parsed()
+  first, position, following = start()
+  again = start(position)
+  for one, other in zip(following, again):
+    np.testing.assert_array_equal(one[0], other[0])
+    np.testing.assert_array_equal(one[1], other[1])
+  assert not np.array_equal(first[0], again[0][0])
+
+
+def test_the_images_are_on_the_worker_and_no_part_of_the_model(graph):
+  worker = "/job:worker/task:1"
+  setter = tf1ps.replica_device_setter(ps_tasks=1, worker_device=worker)
+  with tf.device(setter), graph.container("job"):
+    digits.input_fn("train", Shard(batch_size=32))
+  variables = [op for op in graph.get_operations() if op.type == "VarHandleOp"]
+  assert [op.device for op in variables] == [worker] * 2
+  assert [op.get_attr("container") for op in variables] == [b""] * 2
+  assert tf.global_variables() == tf.local_variables() == tf.trainable_variables() == []
+  assert graph.as_graph_def().ByteSize() < read("train").images.nbytes / 2
+
+
+@pytest.mark.parametrize("make", [
+  tf.train.MonitoredTrainingSession, tf1ps.MonitoredTrainingSession])
+def test_monitored_sessions_load_the_images(graph, make):
+  tf.train.create_global_step()
+  batch = digits.input_fn("eval", Shard(batch_size=2, mode="eval"))
+  with make() as session:
+    assert session.run(batch)[1].tolist() == read("eval").labels[:2].tolist()
+
+
+@pytest.mark.slow
+def test_an_array_of_more_than_two_gigabytes(graph):
+  array = np.zeros([(1 << 31) // 1024 + 1, 1024], np.uint8)
+  array[-1] = 7
+  last = digits.load(array, "")[-1]
+  with tf.train.MonitoredSession() as session:
+    assert session.run(last).tolist() == [7] * 1024
 
 
 @pytest.mark.slow
@@ -189,9 +242,10 @@ def test_accuracy_counts_the_right_digits(graph):
 
 
 @pytest.mark.slow
-def test_the_classifier_of_a_coordinator_reads_them(mnist, monkeypatch, capsys):
-  monkeypatch.setattr(sys, "argv", ["", "--data_dir=%s" % mnist, "--target=0"])
-  fashion_images.main()
-  first, epoch, last = capsys.readouterr().out.splitlines()
-  assert first == "3 images of 2 x 2 pixels to train on, 2 to test on"
-  assert epoch.startswith("epoch 1: loss 2.") and last == "accuracy 0 reached: True"
+def test_the_classifier_of_a_coordinator_reads_them(mnist, start):
+  file = str(pathlib.Path(digits.__file__).with_name("fashion_images.py"))
+  task = start("classifier", file_tasks.run_file, file, "--data_dir=%s" % mnist, "--target=0")
+  assert task.wait() == 0, task.output
+  assert "3 images of 2 x 2 pixels to train on, 2 to test on" in task.lines
+  epoch, = [line for line in task.lines if line.startswith("epoch")]
+  assert epoch.startswith("epoch 1: loss 2.") and "accuracy 0 reached: True" in task.lines

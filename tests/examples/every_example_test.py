@@ -21,8 +21,9 @@ ONCE = (
   "book/gpu_memory", "book/less_bandwidth", "book/loader_and_trainer", "book/network_a_task",
   "book/stale_gradients", "coordinator", "ensemble_queues", "exercises/ensemble_of_three",
   "exercises/hyper_parameter_search", "exercises/three_schemes", "fashion_images",
-  "notes/when_not_to_parallelise", "programs/barrier_of_queues", "programs/by_tf_config",
-  "programs/local_or_distributed", "programs/mnist_replica", "programs/ps_that_ends")
+  "notes/loss_curves", "notes/when_not_to_parallelise", "programs/barrier_of_queues",
+  "programs/by_tf_config", "programs/local_or_distributed", "programs/mnist_replica",
+  "programs/ps_that_ends")
 
 
 def marks(example):
@@ -60,6 +61,12 @@ def test_every_name_of_tf1ps_in_a_docstring_is_public():
       room, _, name = found.rpartition(".")
       is_room = (docstrings.ROOT / found.replace(".", "/")).is_dir()
       assert is_room or name in importlib.import_module(room).__all__, "%s: %s" % (path, found)
+
+
+def test_flags_are_those_of_absl():
+  """As in the programs of TensorFlow 1, whose users read the examples."""
+  for path in sorted((docstrings.ROOT / "examples").glob("**/*.py")):
+    assert "argparse" not in path.read_text(encoding="utf-8"), path
 
 
 def test_no_example_has_the_name_of_a_library():

@@ -68,7 +68,7 @@ def test_an_import_that_fails_shows_why(tmp_path, capfd, monkeypatch):
 
 
 def test_a_string_is_no_list_of_modules():
-  with pytest.raises(TypeError, match="not the string 'numpy'"):
+  with pytest.raises(TypeError, match="got the string 'numpy'"):
     fork_server.ForkServer("numpy")
 
 
@@ -196,7 +196,8 @@ def test_the_launchers_main_module_runs_once(how, tmp_path):
     assert output[1:] == []
   else:
     refusal, = output[1:]
-    assert refusal.startswith("The function of ps 0, mine, is defined in the script that is run")
+    assert refusal.startswith(
+      "the function of ps 0, mine, is defined in the script that Python runs")
 
 
 def test_function_and_arguments_are_pickled():
@@ -210,7 +211,7 @@ def test_function_and_arguments_are_pickled():
     (LocalTask("worker 1", sample_tasks.answer, (threading.Lock(),)),
      "worker 1 cannot be sent to a process of its own: .*lock"),
     (LocalTask("ps 0", sample_tasks.answer, env={"CUDA_VISIBLE_DEVICES": -1}),
-     "environment of ps 0 has 'CUDA_VISIBLE_DEVICES': -1")])
+     "environment of ps 0 has -1 for 'CUDA_VISIBLE_DEVICES'")])
 def test_what_no_other_process_could_run_is_refused(task, message):
   with pytest.raises(ValueError, match=message):
     fork_server.pickle_task(task)

@@ -63,5 +63,5 @@ def test_workers_share_where_there_are_too_few():
 
 
 def test_no_worker_is_refused():
-  with pytest.raises(ValueError, match="1 or more workers, not 0"):
+  with pytest.raises(ValueError, match="num_workers must be 1 or more, got 0"):
     gpus.divide_gpus(["0"], 0)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tf1ps.launch import hosts_file
+from tf1ps.launch import hosts_file, job
 
 pytestmark = pytest.mark.any_tensorflow
 
@@ -25,12 +25,12 @@ def test_tasks_in_the_order_of_the_file(tmp_path):
     node2 ps
   """)
   assert [tuple(task) for task in tasks] == [
-    ("ps", 0, "node2", "node2:2223"), ("ps", 1, "node2", "node2:2224"),
-    ("worker", 0, "node2", "node2:2222"), ("worker", 1, "me@node3", "node3:2222"),
-    ("worker", 2, "node4", "node4:2222"), ("worker", 3, "node4", "node4:2223"),
-    ("worker", 4, "gateway", "10.0.0.5:2222"), ("evaluator", 0, "node4", "node4:2224")]
+    ("ps", 0, "node2:2223", "node2"), ("ps", 1, "node2:2224", "node2"),
+    ("worker", 0, "node2:2222", "node2"), ("worker", 1, "node3:2222", "me@node3"),
+    ("worker", 2, "node4:2222", "node4"), ("worker", 3, "node4:2223", "node4"),
+    ("worker", 4, "10.0.0.5:2222", "gateway"), ("evaluator", 0, "node4:2224", "node4")]
   assert tasks[-1].name == "evaluator 0"
-  config = json.loads(hosts_file.tf_config_of(tasks, tasks[3]))
+  config = json.loads(job.tf_config_of(tasks, tasks[3]))
   assert config["task"] == {"type": "worker", "index": 1}
   assert config["cluster"]["ps"] == ["node2:2223", "node2:2224"]
   assert "evaluator" not in config["cluster"] and len(config["cluster"]["worker"]) == 5
@@ -40,7 +40,7 @@ def test_tasks_in_the_order_of_the_file(tmp_path):
 
 def test_a_job_without_ps(tmp_path):
   tasks = read(tmp_path, "a\nb address=10.0.0.2\n", 9000)
-  assert json.loads(hosts_file.tf_config_of(tasks, tasks[0])) == {
+  assert json.loads(job.tf_config_of(tasks, tasks[0])) == {
     "cluster": {"worker": ["a:9000", "10.0.0.2:9000"]}, "task": {"type": "worker", "index": 0}}
 
 
@@ -49,12 +49,20 @@ def test_a_job_without_ps(tmp_path):
   ("a worker\nb chef", "hosts.txt:2: 'chef' is not known: give ps, worker, evaluator, "),
   ("a worker\nb slots=0", "hosts.txt:2: 'slots=0' is not known: give ps, worker, evaluator, "),
   ("a ps*0 worker", "hosts.txt:1: 'ps.0' is not known: give ps, worker, evaluator, "),
-  ("a worker evaluator\nb evaluator", "has 2 evaluators: a job has one"),
-  ("-oProxyCommand=x worker", "hosts.txt:1: '-oProxyCommand=x' is no host"),
-  ("a worker*70000", "--port=2222 leaves too few ports for a")])
+  ("a worker evaluator\nb evaluator", "has 2 evaluators: give one line with `evaluator`"),
+  ("-oProxyCommand=x worker", "hosts.txt:1: '-oProxyCommand=x' is not a host"),
+  ("a worker*100", "--port=65500 leaves too few ports for a"),
+  ("a worker*99999999", "hosts.txt:1: a job has at most 4096 tasks, and with this line there are "),
+  ("a ps\nb slots=" + 5000 * "9", "hosts.txt:2: a job has at most 4096 tasks, and with this line "),
+  ("a worker*4000\nb worker*97", "hosts.txt:2: a job has at most 4096 tasks, and with this line ")])
 def test_files_that_are_refused(tmp_path, text, said):
   with pytest.raises(hosts_file.HostsError, match=said):
-    read(tmp_path, text)
+    read(tmp_path, text, 65500 if "--port" in said else 2222)
+
+
+def test_the_largest_job_fits_the_longest_argument_of_linux(tmp_path):
+  tasks = read(tmp_path, "node-100 ps*96 worker*1904\nnode-200 worker*2096")
+  assert len(tasks) == 4096 and len(job.tf_config_of(tasks, tasks[-1])) < 2 ** 17
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -42,7 +42,7 @@ def test_three_workers_train_on_two_ps(options):
   assert {index for mode, index in modes if mode == "train"} == {0, 1, 2}
   if "examples" in options or "sync_replicas" in options:
     assert outcome.global_step == (30 if "examples" in options else 20)
-  assert 0 < outcome.evaluation.metrics["loss"] < 9
+  assert 0 < outcome.metrics["loss"] < 9
 
 
 @pytest.mark.slow
@@ -64,6 +64,17 @@ def test_the_servers_are_used_again_and_keep_no_variables():
       with tf.Session(again.target) as session:
         assert not session.run(known)
     assert again.train(LINE, steps=3).steps == 3
+
+
+@pytest.mark.slow
+def test_data_that_end_before_the_last_step_are_a_warning(caplog):
+  def input_fn(mode, shard):
+    return tf.data.Dataset.from_tensor_slices(([1., 2., 3., 4.], [5., 8., 11., 14.])).batch(2)
+
+  with tf1ps.local_cluster(1, 1) as cluster:
+    outcome = cluster.train((input_fn, line_model), steps=9)
+  assert outcome.global_step == 2 and outcome.warning in caplog.messages
+  assert outcome.warning.startswith("the training data ended after 2 of --steps=9. Let input_fn ")
 
 
 @pytest.mark.slow
@@ -130,7 +141,7 @@ def test_a_cluster_that_cannot_be_is_refused(numbers, text):
 
 @pytest.mark.parametrize("program, options, text", [
   (LINE, dict(), "the job has no end: give --steps, --epochs or --examples"),
-  (LINE, dict(step=3), 'train: there is no option step: did you mean "steps"?'),
+  (LINE, dict(step=3), 'train has no option step: did you mean "steps"?'),
   (LINE, dict(steps="3"), "train: an option has a value of a wrong type: "),
   (LINE, dict(steps=3, replication="all_reduce"),
    "train: replication=all_reduce needs a process for each worker: use tf1ps.run_local"),
@@ -172,4 +183,4 @@ def test_numpy_data_of_a_notebook():
 
   with tf1ps.local_cluster(1, 2) as cluster:
     outcome = cluster.train((input_fn, line_model), epochs=40, batch_size=10, learning_rate=0.1)
-  assert outcome.evaluation.metrics["loss"] < 0.01
+  assert outcome.metrics["loss"] < 0.01

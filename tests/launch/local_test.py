@@ -16,7 +16,7 @@ import pytest
 from tests.launch import sample_tasks
 from tf1ps.compat import exit_codes
 from tf1ps.compat.timing import Timing
-from tf1ps.launch import local, restarts
+from tf1ps.launch import local, output, restarts, watch
 from tf1ps.launch.fork_server import LocalTask, TaskProcess
 
 
@@ -59,9 +59,19 @@ def test_logs_of_a_good_job_may_go_and_those_of_another_one_stay(tmp_path, keeps
   code, lines = run(
     [LocalTask("worker 0", sample_tasks.leave_by, (how,))], 0, 1, logs, keeps_logs=keeps)
   assert code == min(exit_code, 1)
-  assert ("removed after a good end without --log_dir" in lines[0]) != keeps
+  assert (" until a good end" in lines[0]) != keeps
   assert logs.exists() == (keeps or code == 1)
   assert code == 0 or str(logs / "worker-0.log") in lines[-1]
+
+
+def test_a_warning_at_a_tasks_end_is_repeated_at_the_launchers(tmp_path):
+  said = "WARNING: the data ended\nworker 0: 2 steps, exit code 0"
+  code, lines = run([LocalTask("worker 0", print, (said,)),
+                     LocalTask("worker 1", print, ("WARNING:absl: of a library",))], 0, 2, None)
+  assert code == 0 and "[worker 0] WARNING: the data ended" in lines
+  assert lines[-2] == "tf1ps-local: WARNING: the data ended"
+  assert lines[-1].startswith("tf1ps-local: ok, 0 ps and 2 workers, ")
+  assert len([line for line in lines if "of a library" in line]) == 1
 
 
 def test_twenty_tasks(tmp_path):
@@ -103,13 +113,56 @@ def test_the_cause_is_named_and_not_its_consequences(tmp_path):
                     1, 2, None)
   assert code == 1
   assert (tmp_path / "noted").exists()  # Worker 0 had its time; it ended with 9, which is no news.
-  last, = [i for i, line in enumerate(lines) if re.match(
-    r"tf1ps-local: last lines of worker 1, process \d+ on \S+, which ended with exit code 1 at "
-    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:$", line)]
-  assert lines[last + 1] == "tf1ps-local:   Traceback (most recent call last):"
-  assert lines[-2] == "tf1ps-local:   ValueError: no such digit"
+  first = lines.index("tf1ps-local: worker 1: Traceback (most recent call last):")
+  assert 'in leave_by_when' in lines[first + 1] and "raise ValueError(" in "".join(lines[first:-1])
   assert lines[-1].startswith(
       "tf1ps-local: failed: worker 1 ended with exit code 1: ValueError: no such digit, ")
+  assert [line for line in lines if "ValueError: no" in line or "Traceback" in line] == [
+    lines[first], lines[-1]]  # each once
+
+
+@pytest.mark.parametrize("reasons", [("no shape", "no shape"), ("no shape", "no data")])
+def test_an_error_of_several_tasks_is_shown_once(tmp_path, reasons):
+  names = ["worker 0", "worker 1"]
+  code, lines = run([LocalTask(name, sample_tasks.complain, (str(tmp_path), name, names, reason))
+                     for name, reason in zip(names, reasons)], 0, 2, tmp_path)
+  assert code == 1
+  assert len([line for line in lines if "Traceback" in line]) == 1
+  for reason in reasons:
+    assert len([line for line in lines if reason in line]) == 1, lines
+  for name in names:
+    log = (tmp_path / (name.replace(" ", "-") + ".log")).read_text()
+    assert "Traceback (most recent call last):\n  File program.py\n" in log  # of each task
+
+
+def test_a_traceback_of_a_task_that_goes_on_is_shown(tmp_path, set_timing):
+  set_timing(output, traceback_limit=0.2)
+  lines, done = [], str(tmp_path / "done")
+
+  def log(line):
+    lines.append(line)
+    if "a trifle" in line:
+      sample_tasks.write_whole(done, 1)
+
+  worker = LocalTask("worker 0", sample_tasks.complain_and_go_on, (done,))
+  outcome = local.run_tasks(lambda addresses: [worker], 0, 1, False, None, log=log)
+  assert outcome.exit_code == 0
+  assert lines[1:-1] == ["[worker 0] " + line for line in (
+    "Traceback (most recent call last):", "  File program.py", "ValueError: a trifle")]
+
+
+@pytest.mark.parametrize("more", [0, 40])
+def test_last_lines_that_still_stand_on_the_screen_are_not_repeated(tmp_path, more):
+  path = str(tmp_path / "pid")
+  code, lines = run([
+    LocalTask("worker 0", sample_tasks.fail_when, (str(tmp_path / "done"), path)),
+    LocalTask("worker 1", sample_tasks.print_lines, (more, path, str(tmp_path / "done")))],
+                    0, 2, None)
+  assert code == 1
+  last = [line for line in lines if "last lines of worker 0" in line]
+  assert len(last) == (1 if more else 0)
+  assert len([line for line in lines if line.endswith("its last line")]) == len(last) + 1
+  assert lines[-1].startswith("tf1ps-local: failed: worker 0 was killed by SIGKILL, ")
 
 
 def test_a_task_that_was_released_waits_for_the_cause(tmp_path):
@@ -124,7 +177,7 @@ def test_a_task_that_was_released_waits_for_the_cause(tmp_path):
 
 @pytest.mark.parametrize("others", [1, 2])
 def test_a_task_that_was_released_is_told_where_nobody_says_why(tmp_path, set_timing, others):
-  set_timing(local, cause_limit=0.2)
+  set_timing(watch, cause_limit=0.2)
   code, lines = run([LocalTask("ps 0", sample_tasks.answer, (exit_codes.EXIT_RELEASED,)),
                      LocalTask("worker 0", sample_tasks.answer, (exit_codes.EXIT_RELEASED,))]
                     + [stay("worker 1", tmp_path)] * (others - 1), 1, others, None)
@@ -317,14 +370,14 @@ def test_a_fork_server_that_is_killed_ends_the_job(tmp_path):
                                (str(tmp_path / "parent"), str(tmp_path / "ps 0")))],
                     1, 1, None)
   assert code == 1
-  assert re.match(r"tf1ps-local: failed: The fork server \(process \d+\), which .*, has ended\., ",
+  assert re.match(r"tf1ps-local: failed: the fork server \(process \d+\), which .*, has ended, ",
                   lines[-1])
   assert sample_tasks.wait_until(
       lambda: not sample_tasks.lives(int((tmp_path / "ps 0").read_text())))
 
 
 def test_tasks_other_than_announced_are_refused(tmp_path):
-  with pytest.raises(ValueError, match="should be ps 0, worker 0, but are worker 0."):
+  with pytest.raises(ValueError, match="must return ps 0, worker 0, got worker 0"):
     run([LocalTask("worker 0", sample_tasks.answer)], 1, 1, None)
   with pytest.raises(ValueError, match="worker 1 cannot be sent"):
     run([stay("worker 0", tmp_path), LocalTask("worker 1", lambda: 0)], 0, 2, None)
@@ -335,7 +388,7 @@ def test_tasks_other_than_announced_are_refused(tmp_path):
     ("max_restarts", -1)])
 def test_arguments_out_of_range_are_refused(name, value):
   arguments = dict(dict(num_ps=1, num_workers=1, evaluator=False, log_dir=None), **{name: value})
-  with pytest.raises(ValueError, match="%s must be . or more, not %r" % (name, value)):
+  with pytest.raises(ValueError, match="%s must be . or more, got %r" % (name, value)):
     local.run_tasks(lambda addresses: [], **arguments)
 
 
@@ -368,7 +421,7 @@ def test_a_task_that_fails_is_started_again(tmp_path, soon, failed, kind, end):
   assert code == 0, lines
   log = str(tmp_path / "logs" / (failed.replace(" ", "-") + ".log"))
   assert [line for line in lines if "restart " in line] == [
-    "tf1ps-local: %s %s: restart 1 of 3 in 0.05 s" % (failed, end % log)]
+    "tf1ps-local: %s %s: restart 1 of 3 at once" % (failed, end % log)]
   assert re.match(
     r"tf1ps-local: ok, 1 ps, 2 workers and 1 evaluator, 1 restart, \d+\.\d s$", lines[-1])
   separators = [line for line in open(log).read().splitlines() if line.startswith("---- ")]
@@ -377,11 +430,12 @@ def test_a_task_that_fails_is_started_again(tmp_path, soon, failed, kind, end):
 
 def test_a_crash_loop_ends_within_its_limit_with_the_first_failure_last(tmp_path, soon):
   code, lines = run([stay("ps 0", tmp_path), failing("worker 0", tmp_path, 9, "raise")], 1, 1,
-                    None, max_restarts=3)
+                    None, max_restarts=4)
   assert code == 1
   assert [line.rpartition(": ")[2] for line in lines if "restart " in line] == [
-    "restart 1 of 3 in 0.05 s", "restart 2 of 3 in 0.1 s", "restart 3 of 3 in 0.1 s"]
-  assert (tmp_path / "worker 0").read_text() == "4"
+    "restart 1 of 4 at once", "restart 2 of 4 in 0.05 s", "restart 3 of 4 in 0.1 s",
+    "restart 4 of 4 in 0.1 s"]
+  assert (tmp_path / "worker 0").read_text() == "5"
   last, = [i for i, line in enumerate(lines) if "last lines of" in line]
   assert re.match(
     r"tf1ps-local: last lines of the first failure of worker 0, process \d+ on \S+, which ended "
@@ -389,7 +443,7 @@ def test_a_crash_loop_ends_within_its_limit_with_the_first_failure_last(tmp_path
   assert lines[last + 1] == "tf1ps-local:   start 1"
   assert lines[-2] == "tf1ps-local:   ValueError: no such digit"
   assert lines[-1].startswith("tf1ps-local: failed: worker 0 ended with exit code 1: ValueError: "
-                              "no such digit, after 3 restarts, ")
+                              "no such digit, after 4 restarts, ")
 
 
 @pytest.mark.parametrize("code", [exit_codes.EXIT_REFUSED, exit_codes.EXIT_PORT_TAKEN])
@@ -401,13 +455,14 @@ def test_what_comes_again_ends_the_job_at_once(tmp_path, soon, code):
 
 
 def test_an_old_failure_is_not_the_first_one_of_a_later_loop(set_timing):
-  set_timing(restarts, restart_reset=0.0)
-  history, first, second = restarts.Restarts(1), *[
-    TaskProcess("ps 0", pid, 0) for pid in (1, 2)]
+  history, first, second, third = restarts.Restarts(2), *[
+    TaskProcess("ps 0", pid, 0) for pid in (1, 2, 3)]
   history.note_start("ps 0")
-  assert history.pause_after(first) == restarts.TIMING.restart_pause
-  assert history.pause_after(second) is None
-  assert history.first_failure(second) is second
+  assert history.pause_after(first) == 0.0
+  set_timing(restarts, restart_reset=0.0)  # the next start has lived long
+  assert history.pause_after(second) == 0.0
+  assert history.pause_after(third) is None
+  assert history.first_failure(third) is third
 
 
 def test_a_task_that_was_released_is_not_the_first_failure():
@@ -427,8 +482,8 @@ def test_a_ps_that_fails_after_the_workers_have_ended_is_not_missed(tmp_path, so
   assert code == 0, lines
   said, = [line for line in lines if line.startswith("tf1ps-local: ps 0 ended with exit code 1")]
   # The news of the ps's end may come first.
-  assert said.endswith((", after the workers have ended with 0: no restart", ": restart 1 of 3 in "
-                        "0.05 s"))
+  assert said.endswith((", after the workers have ended with 0: no restart",
+                        ": restart 1 of 3 at once"))
 
 
 def test_a_ps_that_missed_its_release_ends(tmp_path, soon):
@@ -445,11 +500,11 @@ def test_a_signal_during_a_pause_ends_at_once(tmp_path):
   with launcher("ps 0:stay:%s" % (tmp_path / "ps"), "worker 0:fail_first:%s,9" % (
       tmp_path / "worker"), "max_restarts=9", TF1PS_TIMING='{"restart_pause": 60}') as process:
     pids = read_pids(tmp_path, "ps")
-    while "restart 1 of 9 in 60 s" not in process.stdout.readline():
+    while "restart 2 of 9 in 60 s" not in process.stdout.readline():
       pass
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 143
-    assert all_gone(pids) and (tmp_path / "worker").read_text() == "1"
+    assert all_gone(pids) and (tmp_path / "worker").read_text() == "2"
 
 
 LAUNCHER = str(pathlib.Path(__file__).with_name("launcher_program.py"))
@@ -604,19 +659,3 @@ def test_two_launchers_do_not_disturb_each_other(tmp_path):
       assert second.poll() is None
       (tmp_path / "end").write_text("")
       assert second.wait(60) == 0
-
-
-def test_a_task_beside_the_job_ends_with_it(tmp_path):
-  code, lines = run([
-    LocalTask("worker 0", sample_tasks.leave_by_when, ("exit", str(tmp_path / "board")))], 0, 1,
-    None, beside=[stay("board", tmp_path)])
-  assert code == 0 and re.match("tf1ps-local: ok, 0 ps and 1 worker, ", lines[-1])
-  assert not sample_tasks.lives(int((tmp_path / "board").read_text()))
-
-
-def test_a_task_beside_the_job_that_fails_costs_a_line(tmp_path):
-  code, lines = run([
-    LocalTask("worker 0", sample_tasks.leave_when_gone, (str(tmp_path / "board"),))], 0, 1, None,
-    beside=[LocalTask("board", sample_tasks.tell_and_answer, (str(tmp_path / "board"), 7))])
-  assert code == 0
-  assert "tf1ps-local: board ended with exit code 7: the job goes on without it" in lines

@@ -20,7 +20,7 @@ from tf1ps.launch.fork_server import TaskProcess
 class Pipes(object):
   """Two tasks' pipes, read by an `Output`; a line takes `seconds` to be shown."""
 
-  def __init__(self, log_dir, seconds=0):
+  def __init__(self, log_dir, seconds=0, folds=False):
     self.lines = []
     self.seconds = seconds
     self.processes, self.ends = [], []
@@ -28,7 +28,8 @@ class Pipes(object):
       read_end, write_end = os.pipe()
       self.processes.append(TaskProcess("worker %d" % index, 4000 + index, read_end))
       self.ends.append(write_end)
-    self.output = output.Output(self.processes, output.Screen(self.log), log_dir)
+    self.output = output.Output(self.processes, output.Screen(self.log), log_dir,
+                                folds=folds)
 
   def log(self, line):
     threading.Event().wait(self.seconds)
@@ -112,6 +113,36 @@ def test_last_lines_leave_progress_out(pipes):
   assert pipes.output.last_lines(pipes.processes[0], 3) == ["line 27", "line 28", "line 29"]
   assert pipes.output.last_lines(pipes.processes[1], 3) == []
   assert "[worker 0] 13:05:29 progress: step 29" in pipes.lines
+
+
+WARNED = (b"/home/p.py:31: UserWarning: `tf.layers.flatten` is deprecated and will be removed.\n"
+          b"  x = tf.layers.flatten(x)\n")
+SAVED = (b"13:05:00 saved /tmp/tf1ps-model-x.tmp/model.ckpt-90 (0.1 s)\n"
+         b"13:05:00 saved /m/model.ckpt-0 (0.1 s)\n"
+         b"ps 0: the chief released this task: the job has ended, 4.3 s, exit code 0\n"
+         b"worker 0: metrics at http://127.0.0.1:9100/metrics\n")
+OTHERS = (b"  two blanks\n/home/p.py:31: UserWarning: slow\n  its line\n"
+          b"13:05:00 saved /m/model.ckpt-40 (0.1 s)\n")
+
+
+@pytest.mark.parametrize("folds", [True, False])
+def test_the_screen_leaves_noise_out_and_the_log_file_has_it(tmp_path, folds):
+  pipes = Pipes(str(tmp_path), folds=folds)
+  written = WARNED + OTHERS + WARNED + SAVED
+  os.write(pipes.ends[0], written)
+  pipes.end()
+  shown = OTHERS if folds else written
+  assert pipes.lines == ["[worker 0] " + line for line in shown.decode().splitlines()]
+  assert log_of(tmp_path, 0) == written
+
+
+def test_the_end_of_others_says_nothing_new(tmp_path):
+  pipes = Pipes(str(tmp_path), folds=True)
+  pipes.output.begin_end()
+  os.write(pipes.ends[0], b"13:05:00 signal 15: leaving\nthe model is saved\n"
+           b"worker 0 (chief): ended by signal 15, exit code 143\n")
+  pipes.end()
+  assert pipes.lines == ["[worker 0] the model is saved"]
 
 
 def test_a_second_start_continues_the_file(tmp_path):
@@ -203,6 +234,16 @@ shown.line("the end")
 
 def show_on_terminal(columns, rows=24, term="xterm", program=SHOW):
   """Runs a program on a terminal of its own; returns the lines that this shows in the end."""
+  return lines_of(terminal_after(columns, rows, term, program))
+
+
+def lines_of(terminal):
+  gone = ["".join(line[i].data for i in range(terminal.columns)) for line in terminal.history.top]
+  return [line.rstrip() for line in [*gone, *terminal.display] if line.strip()]
+
+
+def terminal_after(columns, rows=24, term="xterm", program=SHOW):
+  """Runs a program on a terminal of its own; returns this terminal."""
   import pyte  # late: there is none in the environment of TensorFlow 1.15
 
   ours, theirs = pty.openpty()
@@ -222,8 +263,7 @@ def show_on_terminal(columns, rows=24, term="xterm", program=SHOW):
   assert process.returncode == 0
   terminal = pyte.HistoryScreen(columns or 80, rows)
   pyte.ByteStream(terminal).feed(data)
-  gone = ["".join(line[i].data for i in range(columns or 80)) for line in terminal.history.top]
-  return [line.rstrip() for line in [*gone, *terminal.display] if line.strip()]
+  return terminal
 
 
 def test_plain_lines_where_there_is_no_terminal():
@@ -246,6 +286,31 @@ def test_plain_lines_where_there_is_no_terminal():
   (80, 4, ["ps 0      ended", "and 2 more tasks"])])
 def test_each_task_has_a_line_of_the_terminal(columns, rows, block):
   assert show_on_terminal(columns, rows) == ["line 1", "line 2", "line 3", *block]
+
+
+BARS = """
+from tf1ps.launch import output
+shown = output.Screen()
+shown.progress("worker 0", "13:05:59 progress: step 5 of 10, 0:02 left")
+shown.progress("worker 1", "13:05:59 progress: step 7 (25%), loss 0.1")
+shown.task_line("ps 0", "a line")
+shown.line("failed", "ERROR")
+"""
+
+
+def test_progress_has_a_bar_and_names_have_colours(monkeypatch):
+  bars = ["worker 0  " + 10 * "\u2501" + 10 * " " + "  step 5 of 10, 0:02 left",
+          "worker 1  " + 5 * "\u2501" + 15 * " " + "  step 7 (25%), loss 0.1"]
+  monkeypatch.delenv("NO_COLOR", raising=False)
+  terminal = terminal_after(80, program=BARS)
+  assert lines_of(terminal) == ["[ps 0] a line", "failed", *bars]
+  assert [terminal.buffer[y][1].fg for y in range(5)] == [
+    "magenta", "red", "cyan", "cyan", "default"]
+  assert terminal.buffer[0][7].fg == "default" and terminal.buffer[2][10].fg == "green"
+  monkeypatch.setenv("NO_COLOR", "1")
+  terminal = terminal_after(80, program=BARS)
+  assert lines_of(terminal) == ["[ps 0] a line", "failed", *bars]
+  assert {cell.fg for row in terminal.buffer.values() for cell in row.values()} == {"default"}
 
 
 def test_the_end_has_no_lines_of_tasks():

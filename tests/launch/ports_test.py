@@ -47,7 +47,7 @@ def test_a_port_that_is_taken_on_any_interface_is_passed_over(family, address):
 
 def test_all_are_held_until_there_are_enough():
   free, = ports.find_free_ports(1)
-  with pytest.raises(RuntimeError, match="Only 1 of 2 TCP ports"):
+  with pytest.raises(RuntimeError, match="only 1 of 2 TCP ports"):
     ports.find_free_ports(2, candidates=[free, free])
 
 

@@ -99,6 +99,13 @@ def tell(path):
       "sigint": signal.getsignal(signal.SIGINT) is signal.default_int_handler}))
 
 
+def look_like():
+  """Prints what ps and top show of this process, and of its parent."""
+  for pid in (os.getpid(), os.getppid()):
+    print(pathlib.Path("/proc/%d/cmdline" % pid).read_text().strip("\0 "))
+  print("PATH" in pathlib.Path("/proc/self/environ").read_text(), "SPT_NOENV" in os.environ)
+
+
 def leave_a_thread_running():
   threading.Thread(target=threading.Event().wait, args=(LIMIT,)).start()
   return 3
@@ -140,12 +147,6 @@ def leave_by_when(kind, path):
   leave_by(kind)
 
 
-def leave_when_gone(path):
-  """Leaves when the process that wrote its id to a file has ended, and its end is known."""
-  folder = "/proc/%d" % int(read_when_there(path))
-  assert wait_until(lambda: not os.path.exists(folder))
-
-
 def tell_and_answer(path, value):
   """Writes its process id to a file, and leaves."""
   write_whole(path, os.getpid())
@@ -161,6 +162,39 @@ def fail_first(path, times, kind="exit 7", path_to_await=None):
     leave_by(kind)
   if path_to_await is not None:
     return wait_for(path_to_await)
+
+
+def complain(folder, name, others, text):
+  """Fails for a reason when the other tasks are there as well: as a task of tf1ps does."""
+  signal.signal(signal.SIGTERM, signal.SIG_IGN)
+  write_whole(os.path.join(folder, name), os.getpid())
+  for other in others:
+    read_when_there(os.path.join(folder, other))
+  print("Traceback (most recent call last):\n  File program.py\n%s: %s, exit code 1" % (name, text))
+  return 1
+
+
+def complain_and_go_on(path):
+  """Prints a traceback, and goes on when the file is there."""
+  print("Traceback (most recent call last):\n  File program.py\nValueError: a trifle", flush=True)
+  read_when_there(path)
+
+
+def fail_when(path, said):
+  """Prints a line, and kills itself when a file is there."""
+  print("its last line", flush=True)
+  write_whole(said, os.getpid())
+  read_when_there(path)
+  leave_by("kill")
+
+
+def print_lines(count, said, path):
+  """Prints lines when a file is there, writes another one, and stays."""
+  read_when_there(said)
+  for i in range(count):
+    print("line %d" % i, flush=True)
+  write_whole(path, os.getpid())
+  signal.pause()
 
 
 def raise_when_gone(path):

@@ -162,5 +162,5 @@ def test_a_task_that_would_start_all_tasks_again_is_refused(tmp_path):
 
 @pytest.mark.parametrize("lists", [[], ["ab"], [["a", 1]]])
 def test_arguments_that_are_no_lists_of_strings(lists):
-  with pytest.raises(ValueError, match="run_together needs lists of strings, not"):
+  with pytest.raises(ValueError, match="run_together needs lists of strings, got"):
     run_together(lambda: None, *lists)

@@ -249,7 +249,7 @@ def test_without_beats_the_script_ends_the_command(tmp_path):
   (["HOST master"], ["--", "true"], "tf1ps-ssh: hosts.txt:1: 'master' is not known: give ps, "),
   (["HOST ps"], ["--", "true"], "tf1ps-ssh: hosts.txt has no worker: add a line such as"),
   (["HOST worker"], ["--ssh=not-there -p 1", "--", "true"],
-   "tf1ps-ssh: --ssh=not-there -p 1: there is no such program here; install the ssh client")])
+   "tf1ps-ssh: --ssh=not-there -p 1: this machine lacks the program: install the ssh client")])
 def test_mistakes_are_refused_before_anything_is_started(start, tmp_path, lines, argv, text):
   (tmp_path / "tensorflow").mkdir()
   (tmp_path / "tensorflow" / "__init__.py").write_text("raise SystemExit('imported')")

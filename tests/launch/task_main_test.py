@@ -30,7 +30,7 @@ def run(server, function, *args, **kwargs):
 
 @pytest.mark.parametrize("value, code, output", [
     (None, 0, ""), (0, 0, ""), (98, 98, ""), (True, 1, ""),
-    (256, 1, "exit code of 0 to 255, not 256"), ("0", 1, "TypeError")])
+    (256, 1, "exit code of 0 to 255, got 256"), ("0", 1, "TypeError")])
 def test_the_result_is_the_exit_code(server, value, code, output):
   result = run(server, sample_tasks.answer, value)
   assert result[0] == code
@@ -54,6 +54,15 @@ def test_an_exception_leaves_its_traceback(server):
 def test_all_output_arrives_in_order(server):
   assert run(server, sample_tasks.write_to_both_streams, 4) == (
       0, "hello from 4\nGrüße\ndescriptor\nfrom C")
+
+
+def test_its_title_is_what_ps_and_top_show(server):
+  pytest.importorskip("setproctitle")
+  process = server.start_task(LocalTask(
+    "ps 0", sample_tasks.look_like, (), {"TF1PS_TITLE": "tf1ps ps 0 digits"}))
+  with os.fdopen(process.output) as output:
+    assert output.read().splitlines() == [
+      "tf1ps ps 0 digits", "tf1ps-local: forks the tasks", "True False"]
 
 
 def test_a_thread_does_not_hold_it_up(server):

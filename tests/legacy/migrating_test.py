@@ -18,7 +18,7 @@ from tf1ps.state import control, heartbeat
 
 PAGE = "docs/migrating.md"
 LIMIT = 120.0
-RUN = ["-m", "tf1ps.cli.run"]
+RUN = ["-m", "tf1ps", "run"]
 # The environments of the Makefile: .venv and .venv-legacy, which begin with the same name.
 _HERE = sys.prefix[:-len("-legacy")] if sys.prefix.endswith("-legacy") else sys.prefix
 PYTHONS = {"today": os.path.join(_HERE, "bin", "python"),
@@ -151,7 +151,7 @@ def test_a_worker_on_todays_tensorflow_refuses_an_old_ps_at_once(processes, tmp_
   worker = processes("today", [*RUN, path, *arguments["worker 0"]], tmp_path)
   began = time.monotonic()
   assert worker.wait() == 1
-  assert time.monotonic() - began < 30, worker.output  # it waited 60 s for a session
+  assert time.monotonic() - began < 50, worker.output  # it waited 60 s for a session
   assert re.search(r"/job:ps/task:0 at \S+ runs TensorFlow 1\.15\.\d, which cannot serve "
                    r"/job:worker/task:0 on TensorFlow 2", worker.output), worker.output
   # The ps hears of it, and does not wait for its first worker any more.

@@ -51,7 +51,7 @@ def test_only_the_user_reads_keys(tmp_path):
 
 @pytest.mark.parametrize("host", ["", "a:2222", "a b", "authority", "../a", "a/b", "*"])
 def test_what_is_no_host(tmp_path, host):
-  with pytest.raises(AuthorityError, match="is no host: give a name or an IP address, without a"):
+  with pytest.raises(AuthorityError, match="is not a host: give a name or an IP address, without"):
     make_certificates(str(tmp_path), [[host]], 1)
   assert not list(tmp_path.iterdir())
 
@@ -65,6 +65,10 @@ def test_days_and_files_that_cannot_be(tmp_path):
   (tmp_path / "authority").mkdir()
   (tmp_path / "authority" / "ca.pem").write_text("x")
   (tmp_path / "authority" / "key.pem").write_text("x")
+  (tmp_path / "authority" / "key.pem").chmod(0o640)
+  with pytest.raises(AuthorityError, match="authority/key.pem has mode 0640: more users than its"):
+    make_certificates(str(tmp_path), [["a"]], 1)
+  (tmp_path / "authority" / "key.pem").chmod(0o600)
   with pytest.raises(AuthorityError, match="the authority in .* cannot be used"):
     make_certificates(str(tmp_path), [["a"]], 1)
 

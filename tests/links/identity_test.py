@@ -53,6 +53,34 @@ def test_a_file_that_is_a_folder(mine):
     Identity(str(mine)).check()
 
 
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o640, 0o620, 0o644])
+def test_a_key_that_others_can_use(mine, mode):
+  key = mine / "key.pem"
+  key.chmod(mode)
+  identity = Identity(str(mine))
+  for use in (identity.check, identity.contexts):
+    with pytest.raises(IdentityError) as raised:
+      use()
+    assert str(raised.value) == (
+      "%s has mode %04o: more users than its owner can read or change it. Run: chmod 600 %s" % (
+        key, mode, key))
+  key.chmod(0o400)
+  identity.check()
+
+
+@pytest.mark.parametrize("mode, is_good", [(0o440, True), (0o460, False), (0o444, False)])
+def test_a_key_of_another_user(mine, mode, is_good, monkeypatch):
+  """Its group may read it: so Kubernetes gives a secret of root's to a task."""
+  (mine / "key.pem").chmod(mode)
+  user = os.geteuid()
+  monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+  if is_good:
+    Identity(str(mine)).check()
+  else:
+    with pytest.raises(IdentityError, match="key.pem has mode 04[46][04]: more users than its"):
+      Identity(str(mine)).check()
+
+
 def test_another_key(mine, made):
   shutil.copy(str(made / "b" / "key.pem"), str(mine))
   with pytest.raises(IdentityError, match="key.pem is not the key of .*/cert.pem"):
@@ -67,7 +95,7 @@ def test_another_authority(mine, tmp_path):
 
 
 @pytest.mark.parametrize("days, problem", [
-  (-1, "has expired: make another one"), (1, "is not valid yet: compare the clocks")])
+  (-1, "has expired: make another certificate"), (1, "is not valid yet: compare the clocks")])
 def test_the_wrong_time(tmp_path, monkeypatch, days, problem):
   monkeypatch.setattr(authority, "_BACKDATED", datetime.timedelta(days=-days, minutes=-days))
   if days > 0:

@@ -209,7 +209,7 @@ def test_a_relayed_port_a_taken_port_and_the_end_of_a_sidecar(start, folders):
   start("calls", links_tasks.call, folders[0], address, 10).wait_for("echo")
   os.kill(sidecar, signal.SIGKILL)
   assert task.wait() == 1
-  assert task.lines[-1] == (
+  assert task.last_line == (
     "tf1ps: its sidecar (process %d) was killed by SIGKILL, and without it no other task is "
     "reached" % sidecar)
 

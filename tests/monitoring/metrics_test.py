@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import pathlib
 import re
 import sys
+import threading
 import urllib.error
 import urllib.request
 
 import pytest
 
-from tests import harness, program_tasks
+from tests import harness, program_tasks, strangers
 from tests.cli import commands
 from tests.monitoring import sample_status
 from tf1ps.monitoring import figures, metrics, metrics_address, metrics_server
@@ -214,7 +216,7 @@ def test_health(server, monkeypatch):
        "no session is open (training)"),
       (Beat("training", seen=FIGURES), 200, "its session is open"),
       (Beat("training", seen=FIGURES._replace(stalled=(42.4, 0.25))), 503,
-       "stalled: its step has lasted 42 s, and none of the last ones took longer than 0.25 s"),
+       "stalled: its step has lasted 42 s, and none of the last steps took longer than 0.25 s"),
       (Beat("training", seen=FIGURES, blocked="the queue batches"), 503,
        "stalled: it waits for the queue batches"),
       (Beat("serving"), 200, "serves"), (Beat("done", seen=FIGURES), 503,
@@ -224,6 +226,94 @@ def test_health(server, monkeypatch):
     found = samples(get(address, "/metrics")[1], ("worker", "chief", "0"), "r1")
     assert found["tf1ps_ready",] == (code == 200)
     assert found.get(("tf1ps_stalled",), 0) == text.startswith("stalled")
+
+
+@contextlib.contextmanager
+def serving(answer):
+  """A server with an application of the test's own; yields its address."""
+  address, = harness.addresses(1)
+  made = metrics_server.make_http_server(metrics_address.parse_metrics_address(address), answer)
+  thread = threading.Thread(target=made.serve_forever, args=(0.02,))
+  thread.start()
+  try:
+    yield address
+  finally:
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def test_connections_without_a_request_have_a_bounded_number_of_places(server, monkeypatch):
+  _, address = server
+  monkeypatch.setattr(metrics_server, "PLACES", 4)
+  with strangers.half_open(address, 20) as connections:
+    for each in connections[:16]:
+      assert each.recv(1) == b""
+    assert get(address, "/healthz") == (200, "ok\n")
+    assert connections[16].recv(1) == b"", "it had the oldest place"
+    connections[17].setblocking(False)
+    with pytest.raises(BlockingIOError):
+      connections[17].recv(1)
+
+
+def test_a_request_that_has_come_keeps_its_place_among_those_that_have_not(monkeypatch):
+  monkeypatch.setattr(metrics_server, "PLACES", 4)
+  asked, may_answer = threading.Event(), threading.Event()
+
+  def answer(environ, start_response):
+    asked.set()
+    may_answer.wait(harness.LIMIT)
+    start_response("200 OK", [])
+    return [b"late"]
+
+  with serving(answer) as address, \
+      strangers.half_open(address, 1, first=b"GET / HTTP/1.0\r\n\r\n") as first:
+    assert asked.wait(harness.LIMIT)
+    with strangers.half_open(address, 20) as silent:
+      assert silent[16].recv(1) == b""
+      may_answer.set()
+      with first[0].makefile("rb") as file:
+        assert file.read().endswith(b"late")
+
+
+def test_readers_that_stand_still_leave_half_of_the_places(monkeypatch):
+  monkeypatch.setattr(metrics_server, "PLACES", 4)
+  asked, may_answer = threading.Semaphore(0), threading.Event()
+
+  def answer(environ, start_response):
+    asked.release()
+    may_answer.wait(harness.LIMIT)
+    start_response("200 OK", [])
+    return [b"late"]
+
+  with serving(answer) as address, \
+      strangers.half_open(address, 3, first=b"GET / HTTP/1.0\r\n\r\n") as slow:
+    for _ in slow:
+      assert asked.acquire(timeout=harness.LIMIT)
+    with strangers.half_open(address, 20):
+      assert slow[0].recv(1) == b"", "it had the oldest of more than half of the places"
+      may_answer.set()
+      with slow[2].makefile("rb") as file:
+        assert file.read().endswith(b"late")
+
+
+def test_a_request_without_an_end_is_bounded(server):
+  _, address = server
+  head = b"GET /healthz HTTP/1.0\r\n" + b"".join(
+    b"X-%d: %s\r\n" % (number, b"x" * 2000) for number in range(60))
+  with strangers.half_open(address, 1, first=head) as connections:
+    connections[0].settimeout(5.0)  # the server waits for 10 s for more
+    assert connections[0].recv(12) == b"HTTP/1.0 200"
+
+
+def test_many_connections_at_once_are_accepted_at_once():
+  address, = harness.addresses(1)
+  made = metrics_server.make_http_server(metrics_address.parse_metrics_address(address), None)
+  try:
+    with strangers.half_open(address, 100) as connections:  # nobody takes them yet
+      assert len(connections) == 100
+  finally:
+    made.server_close()
 
 
 def test_a_port_that_is_taken(server):
@@ -252,7 +342,7 @@ def test_a_job_and_a_restart(start, tmp_path):
   first = consecutive(4)
   launcher = start("tf1ps-local", program_tasks.run_program, "tf1ps-local", [
     commands.LINE, "--steps=1000000", "--step_seconds=0.01", "--num_workers=2", "--evaluator",
-    "--checkpoint_dir=c", "--save_checkpoints_secs=0.5", "--restart=on_failure",
+    "--checkpoint_dir=c", "--save_checkpoints=secs:0.5", "--restart=on_failure",
     "--metrics_port=%d" % first], tmp_path)
   roles = [("ps", "ps", "0"), ("worker", "chief", "0"), ("worker", "worker", "1"),
            ("evaluator", "evaluator", "0")]

@@ -15,7 +15,7 @@ from tests.conftest import TIMING
 from tests.monitoring import sample_status, terminal_tasks
 from tests.training import local_server
 from tf1ps.cluster import connections
-from tf1ps.monitoring import status, status_text
+from tf1ps.monitoring import job_status, status, status_text
 from tf1ps.state import peek, run
 
 ENDLESS = [commands.LINE, "--steps=1000000", "--step_seconds=0.01", "--heartbeat_timeout=2"]
@@ -41,7 +41,7 @@ def test_each_task_of_a_job():
   assert lost.reason == ("is lost: no heartbeat for 47 s. See whether process 4001 runs on node4, "
                          "and its log; start the task again if it has ended")
   assert (other.recoveries, other.steps_per_second, other.stalled, other.reason) == (
-    1, None, 42.0, "has made no step for 42 s, and none of its last ones took longer than 0.2 s. "
+    1, None, 42.0, "has made no step for 42 s, and none of its last steps took longer than 0.2 s. "
     "Look for a lost task or an empty queue")
   assert (absent.last_seen, absent.reason) == (None, "has sent no heartbeat from 10.0.0.6:2222")
 
@@ -127,8 +127,8 @@ def test_two_jobs_that_share_the_ps():
 def test_the_text():
   lines = status_text.format_status(sample_status.make()).splitlines()
   assert re.match(r"asked ps 0 at 10.0.0.1:2222 at \d\d:\d\d:\d\d$", lines[0])
-  assert lines[2] == ("job in container digits-1db7, run r1: running, global step 1234, 41.0 "
-                      "steps/s and 1312 examples/s of all workers")
+  assert lines[2] == ("the job is running, global step 1234, 41.0 steps/s and 1312 examples/s of "
+                      "all workers (run r1 in container digits-1db7)")
   assert lines[4:11] == [
     "TASK              HOST   STATE     STEP  LOSS    STEPS/S  EXAMPLES/S  AGE OF GRADIENTS  "
     "LAST SEEN",
@@ -149,15 +149,17 @@ def test_the_text():
     "QUEUE    PS    SIZE  CAPACITY  WAITING",
     "batches  ps 0  0     100       worker 2: get(32), 42.6 s",
     "results  ps 0  7     no limit  nobody", "",
-    "checkpoints: the last one at step 1200, 31.0 s ago, in /jobs/digits"]
+    "checkpoints: the last at step 1200, 31.0 s ago, in /jobs/digits"]
 
 
 def test_json_has_all_of_it():
-  job, = json.loads(status_text.status_as_json(sample_status.make()))["jobs"]
+  job, = json.loads(job_status.status_as_json(sample_status.make()))["jobs"]
   assert job["tasks"][3]["state"] == "lost" and job["tasks"][3]["last_seen"] == 47.25
   assert job["tasks"][3]["steps_per_second"] is None
   assert job["checkpoint"] == {"directory": "/jobs/digits", "global_step": 1200, "age": 31.0}
   assert job["queues"][0]["waiting"] == ["worker 2: get(32), 42.6 s"]
+  assert job_status.status_from_json(job_status.status_as_json(sample_status.make())) == (
+    sample_status.make())
 
 
 def test_a_job_without_ps_keeps_its_records_on_the_chief():
@@ -202,7 +204,7 @@ def test_a_look_leaves_no_connection(ps):
 
 
 def run_status(start, address, *argv):
-  return commands.run(start, "tf1ps-status", "--ps_hosts=" + address, "--json", *argv)
+  return commands.run(start, "tf1ps-status", "--ps_hosts=" + address, "--log_format=json", *argv)
 
 
 def begin(start, folder, *argv):
@@ -267,18 +269,21 @@ def test_a_job_whose_step_never_returns_is_stalled_and_not_ready(start, tmp_path
 
   task = harness.wait_until(ask, what="a stalled worker")
   assert task["steps"] == 100 and task["steps_per_second"] is None
-  assert re.match(r"has made no step for \d+ s, and none of its last ones took longer than ",
+  assert re.match(r"has made no step for \d+ s, and none of its last steps took longer than ",
                   task["reason"])
   with pytest.raises(urllib.error.HTTPError) as caught:
     urllib.request.urlopen("http://%s/readyz" % metrics, timeout=20)
   assert caught.value.code == 503 and re.match(
-    r"stalled: its step has lasted \d+ s, and none of the last ones took longer than ",
+    r"stalled: its step has lasted \d+ s, and none of the last steps took longer than ",
     caught.value.read().decode())
 
 
 @pytest.mark.parametrize("argv, text", [
-  ([], "--ps_hosts is missing: give the address of a ps of the job, host:port"),
-  (["--ps_hosts=a:1", "b:2"], "'b:2' is not a flag: each argument begins with --")])
+  (["--ps_hosts=localhost"], '--ps_hosts: "localhost" has no port: write host:port'),
+  (["a", "b:2"],
+   "'b:2' is one argument too many: give either --ps_hosts or one checkpoint directory"),
+  (["--ps_hosts=a:1", "b:2"],
+   "'b:2' is one argument too many: give either --ps_hosts or one checkpoint directory")])
 def test_the_command_line(start, argv, text):
   code, lines = commands.run(start, "tf1ps-status", *argv)
   assert (code, len(lines)) == (1, 1) and lines[0].startswith("tf1ps-status: " + text)

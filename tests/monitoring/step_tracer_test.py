@@ -23,7 +23,7 @@ def traces(directory):
   ({}, ["step 20", "step 21", "step 22"]),
   (dict(sync_replicas=True), ["step 20", "step 21", "step 22"]),
   (dict(replication="in_graph"), ["step 20", "step 21", "step 22"]),
-  (dict(prefetch=True), ["step 20", "step 21", "step 22"])])
+  (dict(overlap="prefetch"), ["step 20", "step 21", "step 22"])])
 def test_each_traced_step_has_the_operations_of_all_tasks(tmp_path, options, labels):
   local_job.train(steps=40, batch_size=4, trace_steps="20:23", checkpoint_dir=str(tmp_path),
                   **options)
@@ -42,7 +42,7 @@ def test_each_traced_step_has_the_operations_of_all_tasks(tmp_path, options, lab
 def test_a_run_of_several_steps_and_the_steps_of_threads(tmp_path):
   """Whole runs are traced, and the threads' as long as the loop's are."""
   local_job.train(steps=400, batch_size=4, epochs=100, trace_steps="100:101",
-                  checkpoint_dir=str(tmp_path), steps_per_execution=4, steps_in_flight=2)
+                  checkpoint_dir=str(tmp_path), steps_per_execution=4, overlap=2)
   (_, rows), = traces(tmp_path).items()
   assert re.match(r"steps \d+ to \d+|step 100$", rows["worker 0, runs"][0]["name"])
   assert "ps 0, CPU:0" in rows
@@ -59,7 +59,7 @@ def test_a_job_that_ends_in_the_middle(tmp_path):
 def test_a_job_that_ends_before(tmp_path, caplog):
   with caplog.at_level(logging.WARNING, logger="tf1ps"):
     local_job.train(steps=10, batch_size=4, trace_steps="20:30", checkpoint_dir=str(tmp_path))
-  assert "--trace_steps=20:30: none of them was traced, as this worker made 10 steps" in caplog.text
+  assert "--trace_steps=20:30: nothing was traced, because this worker made 10 steps" in caplog.text
   assert traces(tmp_path) == {}
 
 
@@ -81,7 +81,8 @@ def test_without_a_directory():
 @pytest.mark.slow
 def test_each_worker_of_the_documented_job_writes_its_own(start, tmp_path):
   (tmp_path / "examples").symlink_to(docs_test.ROOT / "examples")
-  arguments, = docs_test.of_program("docs/traces.md", "tf1ps-local")
+  arguments, = [a for a in docs_test.of_program("docs/monitoring.md", "tf1ps-local")
+                if "--trace_steps=100:105" in a]
   output = docs_test.launcher(start, arguments, tmp_path)
   found = traces(tmp_path / "traced")
   for index in range(2):

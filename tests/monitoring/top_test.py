@@ -43,9 +43,10 @@ def test_a_narrow_terminal_cuts_no_number():
     assert [cell for cell in row[2:7] + row[8:] if cell not in line] == []
 
 
-def test_an_output_that_is_no_terminal_is_refused(start):
+def test_an_output_that_is_not_a_terminal_is_refused(start):
   assert commands.run(start, "tf1ps-top", "--ps_hosts=a:1") == (
-    1, ["tf1ps-top: the output is no terminal: call tf1ps-status, which prints lines"])
+    1, ["tf1ps-top: the output is not a terminal: call tf1ps-status, which prints lines, or give "
+        "--web"])
 
 
 def test_the_page_shows_the_lines_of_the_sample():

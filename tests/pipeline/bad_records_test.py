@@ -24,7 +24,7 @@ def test_the_first_ten_are_logged_and_all_are_counted(caplog):
   assert policy.skipped == 15
   assert [record.getMessage() for record in caplog.records] == [
     "skipped the bad record a.csv:%d: no float" % line for line in range(9)] + [
-    "skipped the bad record a.csv:9: no float; further ones are only counted"]
+    "skipped the bad record a.csv:9: no float; further bad records are only counted"]
 
 
 def test_above_the_ratio_the_job_stops():

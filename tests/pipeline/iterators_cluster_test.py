@@ -42,6 +42,6 @@ def test_a_program_with_a_dataset(start, flags):
   (ps,), workers = job.all()
   assert job_lib.codes(*workers, ps) == [0, 0, 0]
   for worker in workers:  # 20 records each, twice
-    assert "6 steps, 40 examples" in worker.lines[-1], worker.output
+    assert "6 steps, 40 examples" in worker.last_line, worker.output
   assert job_lib.find(workers[0], r"\((\d+) examples") == [40]
   assert "test label 19.5" in workers[0].output

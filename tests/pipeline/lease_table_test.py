@@ -65,6 +65,14 @@ def test_a_worker_keeps_the_leases_that_it_holds():
   assert state.grant(1) == 1
 
 
+def test_a_worker_gets_no_lease_of_a_range_that_it_still_reads():
+  state = lease_table.LeaseState.new("", 2, 1)
+  assert state.grant(0) == 0
+  assert state.return_leases(0) == [0]  # it was taken for lost
+  assert grant_all(state, 0, 2, held=[0]) == [1, None]
+  assert state.grant(1) == 0
+
+
 def test_no_data_is_done_at_once():
   state = lease_table.LeaseState.new("", 0, None)
   assert state.grant(0) is None
@@ -155,3 +163,13 @@ def test_a_saved_table_of_other_data_is_not_used(make, caplog):
   chief.begin(5, saved=saved)
   assert chief.change(lambda state: state.grant(0)) == 0
   assert "The epochs start from the beginning." in caplog.text
+
+
+@pytest.mark.any_tensorflow
+@pytest.mark.parametrize("wrong", [{"back": ["x"]}, {"back": 1}, {"out": {"x": [0, 1]}},
+                                   {"out": {"1": [0]}}, {"next": "1"}])
+def test_a_state_of_the_wrong_types_is_refused(wrong):
+  value = dict(lease_table.LeaseState.new("", 3, 2).value, out={"1": [0, 5]}, back=[2])
+  assert lease_table.LeaseState.check(json.dumps(value)) == json.dumps(value)
+  with pytest.raises((ValueError, TypeError)):
+    lease_table.LeaseState.check(json.dumps(dict(value, **wrong)))

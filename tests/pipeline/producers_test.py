@@ -136,7 +136,7 @@ def test_the_worker_can_be_named(graph):
 
 @pytest.mark.parametrize("make, error, message", [
     (lambda: producers.string_input_producer([]), ValueError, "string_input_producer takes a list "
-     "of at least one string, got an empty one"),
+     "of at least one string, got an empty list"),
     (lambda: producers.string_input_producer("a"), ValueError, r"one string, got the shape \(\)"),
     (lambda: producers.string_input_producer(["a", 3]), TypeError, "takes strings such as the "
      "names of files, got 3"),

@@ -37,7 +37,7 @@ def test_two_workers_go_through_their_files(start, tmp_path, data):
   (ps,), workers = one.all(*program)
   assert job_lib.codes(*workers, ps) == [0, 0, 0], workers[0].output
   for worker in workers:
-    assert "30 steps, 300 examples" in worker.lines[-1]
+    assert "30 steps, 300 examples" in worker.last_line
     assert "still running" not in worker.output
   assert "(200 examples" in workers[0].output  # evaluated
 
@@ -49,7 +49,7 @@ def test_a_bad_field_ends_the_job_and_is_named(start, tmp_path, data):
   _, workers = one.all(*program)
   assert job_lib.codes(*workers) == [1, 1]
   assert "%s/b.csv:62: Field 1 in record 0 is not a valid float: none" % tmp_path in (
-    workers[1].lines[-1])
+    workers[1].last_line)
 
 
 @pytest.mark.slow
@@ -58,7 +58,7 @@ def test_a_missing_file_ends_the_job_and_is_named(start, tmp_path, data):
                      num_workers=1, heartbeat_timeout=2.0)
   _, (worker,) = one.all(*program)
   assert worker.wait() == 1
-  assert "NotFoundError: %s/gone; No such file" % tmp_path in worker.lines[-1]
+  assert "NotFoundError: %s/gone; No such file" % tmp_path in worker.last_line
 
 
 @pytest.mark.slow

@@ -164,7 +164,8 @@ def test_bad_records_are_skipped(tmp_path, caplog, read_up_to, threads):
   assert type(error) is tf.errors.OutOfRangeError
   assert (found if threads == 1 else sorted(found)) == [n for n in range(1, 31) if n not in bad]
   assert graph_input.input_of().bad_records.skipped == 4
-  assert sorted(record.getMessage() for record in caplog.records) == sorted(
+  said = [record.getMessage() for record in caplog.records if record.name == "tf1ps"]
+  assert sorted(said) == sorted(
     "skipped the bad record %s:%d: Field 1 in record 0 is not a valid int32: x" % (path, n)
     for n in bad)
 

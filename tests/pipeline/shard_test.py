@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pathlib
 
-import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import feeding, preloaded, readers, shard
+from tf1ps.pipeline import shard
 
 
 def records(dataset, most=40):
@@ -70,6 +69,15 @@ def test_no_match_names_the_pattern(files):
   with pytest.raises(shard.ShardError, match="no file matches '.*txt'") as error:
     shard.Shard(0, 2).files([files, pattern])
   assert pattern in str(error.value)
+
+
+def test_a_misspelt_folder_names_the_nearest(tmp_path):
+  (tmp_path / "data").mkdir()
+  (tmp_path / "data" / "train.csv").write_text("1")
+  with pytest.raises(shard.ShardError) as error:
+    shard.Shard().files(str(tmp_path / "dta" / "*.csv"))
+  assert str(error.value) == "no file matches '%s/dta/*.csv'; did you mean %s/data/*.csv?" % (
+    tmp_path, tmp_path)
 
 
 def test_fewer_files_than_workers_says_what_would_be_right(files):
@@ -172,7 +180,7 @@ def test_a_program_that_need_not_divide_or_did_is_not_refused(files):
     (dict(count=2, mode="eval"), "mode 'eval' sees all the data: count must be 1, got 2"),
     (dict(batch_size=0), "batch_size must be at least 1, got 0"),
     (dict(epochs=0), "epochs must be at least 1, or None"),
-    (dict(policy="file"), "no shard policy 'file': did you mean \"files\""),
+    (dict(policy="file"), "'file' is not a shard policy: did you mean \"files\""),
 ])
 def test_wrong_arguments_are_refused(arguments, expected):
   with pytest.raises(shard.ShardError, match=expected):
@@ -202,15 +210,6 @@ def test_dynamic_blocks_are_asked_for_once_and_not_behind_queue_runners():
     tf.train.batch([tf.data.make_initializable_iterator(records).get_next()], 5)
     with pytest.raises(shard.ShardError, match="its queue runner has closed cannot start"):
       shard.check_asked(share)
-
-
-def test_dynamic_shares_are_of_tf_data_alone(files):
-  share = shard.Shard(0, 2, policy="dynamic", batch_size=5)
-  for build in (lambda: readers.text_line_reader(share, files, tf.identity),
-                lambda: preloaded.preloaded_batches(share, np.zeros([30])),
-                lambda: feeding.feed(lambda: iter([]), tf.float32, [], 5, shard=share)):
-    with tf.Graph().as_default(), pytest.raises(shard.ShardError, match="works only with tf.data"):
-      build()
 
 
 def test_dynamic_shares_of_evaluation_are_all_data(files):

@@ -7,6 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.placement.load_balancing import (
   GreedyLoadBalancingStrategy,
+  RandomStrategy,
   RoundRobinStrategy,
   byte_size_load_fn,
 )
@@ -135,3 +136,9 @@ def test_num_tasks_is_checked(make):
 def test_load_fn_is_checked():
   with pytest.raises(TypeError, match="load_fn must be callable.* got 7"):
     GreedyLoadBalancingStrategy(2, 7)
+
+
+@pytest.mark.parametrize("seed, tasks", [(0, [1, 2, 1, 2, 2]), (7, [1, 0, 2, 1, 2])])
+def test_a_random_strategy_goes_by_the_name_as_on_tensorflow_1_15(seed, tasks):
+  strategy = RandomStrategy(3, seed)
+  assert [strategy(tf.Variable(0, name="v%d" % i).op) for i in range(5)] == tasks

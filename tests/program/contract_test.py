@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tf1ps.graph import TooLargeError, constants
 from tf1ps.pipeline import iterators
 from tf1ps.pipeline.shard import Shard
-from tf1ps.program import contract, variable_kind
+from tf1ps.program import contract
 from tf1ps.program.contract import ModelSpec
 
 GOOD = "def input_fn(mode, shard): pass\ndef model_fn(features, labels, mode): pass\n"
@@ -60,10 +61,10 @@ def test_a_module_is_imported_by_its_name(tmp_path):
   loaded = contract.load_program("p_package.good")
   assert loaded.module is sys.modules["p_package.good"]
   assert refused("p_package.goood") == (
-      "there is no module 'p_package.goood'; did you mean p_package.good?")
+      "the module 'p_package.goood' does not exist; did you mean p_package.good?")
   assert refused("p_pakkage.good") == (
-      "there is no module 'p_pakkage.good'; did you mean p_package?")
-  assert refused("zqx") == "there is no module 'zqx'"
+      "the module 'p_pakkage.good' does not exist; did you mean p_package?")
+  assert refused("zqx") == "the module 'zqx' does not exist"
 
 
 @pytest.mark.parametrize("text", ["tf.constant([1.])", "tf.Variable(1.)"])
@@ -76,8 +77,9 @@ def test_a_tensor_of_the_import_is_refused(tmp_path, text):
 def test_a_missing_file_names_the_nearest(tmp_path):
   path = write(tmp_path, "p_digits.py", GOOD)
   wrong = path.replace("digits", "digit")
-  assert refused(wrong) == f"there is no program {wrong}; did you mean {path}?"
-  assert refused(os.path.join(os.sep, "nowhere", "x.py")) == "there is no program /nowhere/x.py"
+  assert refused(wrong) == f"the program {wrong} does not exist; did you mean {path}?"
+  assert refused(os.path.join(os.sep, "nowhere", "x.py")) == (
+    "the program /nowhere/x.py does not exist")
   assert refused("") == "--program is empty: give a module's name or the path of a .py file"
 
 
@@ -263,6 +265,7 @@ def test_good_specs(graph, mode, make):
     ("train", lambda: ModelSpec(constant(), hooks=tf.train.SessionRunHook()), "must be a list of"),
     ("train", lambda: ModelSpec(constant(), hooks=["stop"]), "among them is 'stop'"),
     ("eval", lambda: ModelSpec(predictions=constant(3)), "neither a loss nor metrics in mode"),
+    ("eval", lambda: ModelSpec(constant(), eval_steps=0), "eval_steps must be an int .* got 0"),
     ("eval", lambda: ModelSpec(metrics=[1]), r"metrics must be a dict of name to .* got \[1\]"),
     ("eval", lambda: ModelSpec(metrics={"a": constant()}), r"metric 'a' must be \(value, up"),
     ("eval", lambda: ModelSpec(metrics={"a": (1., constant())}), r"metric 'a' must be \(value"),
@@ -283,17 +286,22 @@ def test_wrong_specs_are_refused(graph, mode, make, expected):
 
 
 def test_arrays_that_no_graph_can_hold_are_refused(graph, monkeypatch):
-  monkeypatch.setattr(contract, "LARGEST_GRAPH", 4 << 20)
+  monkeypatch.setattr(constants, "LARGEST_GRAPH", 4 << 20)
   arrays = np.zeros([1 << 20], np.float32), np.zeros([1 << 20], np.int8)
   program = contract.Program(
     "arrays", None, lambda mode, shard: tf.data.Dataset.from_tensor_slices(arrays).batch(2), None)
-  with pytest.raises(contract.ProgramError, match="puts 5 MB of arrays into the graph"):
+  with pytest.raises(TooLargeError, match="the graph has 5 MB of constants, and can hold"):
     contract.build_input(program, "train", Shard())
+  program = contract.Program(
+    "arrays", None, None, lambda features, labels, mode: tf.constant(arrays[0]))
+  with tf.Graph().as_default(), pytest.raises(TooLargeError, match="graph has 9 MB of constants"):
+    tf.constant(np.arange(5 << 18, dtype=np.float32))
+    contract.build_model(program, None, None, "train")
 
 
-@pytest.mark.parametrize("kind", variable_kind.KINDS)
+@pytest.mark.parametrize("kind", ["resource", "ref"])
 def test_a_trainable_variable_is_global(graph, kind):
-  with variable_kind.kind_scope(kind):
+  with tf.variable_scope(tf.get_variable_scope(), use_resource=kind == "resource"):
     w = tf.get_variable("w", [], collections=[tf.GraphKeys.LOCAL_VARIABLES])
     with pytest.raises(contract.ModelSpecError, match="variable w is trainable, but not global"):
       contract.check_variables(ModelSpec(tf.square(w)))
@@ -311,10 +319,10 @@ def test_moving_averages_that_nothing_updates_are_refused(graph):
   assert "tf_keras, and \"import tf1ps.v1 as tf\" or TF_USE_LEGACY_KERAS=1" in str(error.value)
 
 
-@pytest.mark.parametrize("kind", variable_kind.KINDS)
+@pytest.mark.parametrize("kind", ["resource", "ref"])
 def test_moving_averages_whose_updates_are_left_out_are_refused(graph, kind):
   # A fused layer of Keras reads its averages in each step.
-  with variable_kind.kind_scope(kind):
+  with tf.variable_scope(tf.get_variable_scope(), use_resource=kind == "resource"):
     mean = tf.get_variable("norm/moving_mean", [], trainable=False,
                            initializer=tf.zeros_initializer())
   loss = tf.identity(mean)
@@ -325,9 +333,9 @@ def test_moving_averages_whose_updates_are_left_out_are_refused(graph, kind):
   contract.check_variables(ModelSpec(loss, train_op=tf.group(update)))
 
 
-@pytest.mark.parametrize("kind", variable_kind.KINDS)
+@pytest.mark.parametrize("kind", ["resource", "ref"])
 def test_moving_averages_that_are_updated_are_good(graph, kind):
-  with variable_kind.kind_scope(kind):
+  with tf.variable_scope(tf.get_variable_scope(), use_resource=kind == "resource"):
     mean = tf.get_variable("norm/moving_mean", [], trainable=False)
     variance = tf.get_variable("norm/moving_variance", [], trainable=False)
   tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, mean.assign(1.0))
@@ -342,10 +350,10 @@ def test_a_single_prediction_has_a_name(graph):
   assert contract.predictions_by_name(ModelSpec(predictions=other)) is other
 
 
-@pytest.mark.parametrize("kind", variable_kind.KINDS)
+@pytest.mark.parametrize("kind", ["resource", "ref"])
 def test_what_tf_metrics_returns_is_good(graph, kind):
   label, guess = tf.constant([1, 0, 1, 1]), tf.constant([1, 0, 0, 1])
-  with variable_kind.kind_scope(kind):
+  with tf.variable_scope(tf.get_variable_scope(), use_resource=kind == "resource"):
     metrics = {function.__name__: function(label, guess) for function in (
         tf.metrics.accuracy, tf.metrics.precision, tf.metrics.recall, tf.metrics.true_positives,
         tf.metrics.auc, tf.metrics.mean_squared_error)}

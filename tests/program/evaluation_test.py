@@ -7,6 +7,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tests.training import line_program
 from tf1ps.checkpoint import checkpoints
+from tf1ps.pipeline import EndlessDatasetError
 from tf1ps.program import evaluation
 from tf1ps.program.contract import Program
 
@@ -14,11 +15,10 @@ LINE = Program("line", line_program, line_program.input_fn, line_program.model_f
 EXACT = {"bias": -4.5, "worst": 4.5, "loss": 28.5}
 
 
-@pytest.mark.parametrize("variables", ["resource", "ref"])
 @pytest.mark.parametrize("batch_size", [4, 10, 64])
-def test_metrics_are_of_all_examples_alike(tmp_path, variables, batch_size):
+def test_metrics_are_of_all_examples_alike(tmp_path, batch_size):
   path = line_program.save(tmp_path, 7, w=1., b=1.)
-  found = evaluation.evaluate(LINE, path, batch_size, variables=variables)
+  found = evaluation.evaluate_checkpoint(LINE, path, batch_size)
   assert found.metrics == EXACT
   assert (found.examples, found.global_step) == (10, 7)
   assert 0 < found.seconds < 60
@@ -32,7 +32,7 @@ def test_nothing_else_in_the_process_is_touched(tmp_path):
     with tf.Session(server.target) as session:
       session.run(tf.global_variables_initializer())
       before = graph.as_graph_def()
-      assert evaluation.evaluate(LINE, path, 4, config=tf.ConfigProto()).metrics == EXACT
+      assert evaluation.evaluate_checkpoint(LINE, path, 4, config=tf.ConfigProto()).metrics == EXACT
       assert session.run(w) == 5.
     assert graph.as_graph_def() == before and tf.get_default_graph() is graph
 
@@ -50,7 +50,7 @@ def test_a_variable_that_the_checkpoint_lacks_is_named_with_the_nearest(tmp_path
   with pytest.raises(checkpoints.CheckpointError, match=(
       r"^checkpoint .*-7 lacks the model's variable 'hidden/weights' of shape \(2,\): its nearest "
       "name is 'hidden/weight'$")):
-    evaluation.evaluate(with_model(model_fn), path, 4)
+    evaluation.evaluate_checkpoint(with_model(model_fn), path, 4)
 
 
 @pytest.mark.parametrize("value, expected", [
@@ -64,11 +64,10 @@ def test_a_variable_of_another_shape_or_type_is_named(tmp_path, value, expected)
 
   path = line_program.save(tmp_path, 7, w=1., b=1., extra=value)
   with pytest.raises(checkpoints.CheckpointError, match=expected):
-    evaluation.evaluate(with_model(model_fn), path, 4)
+    evaluation.evaluate_checkpoint(with_model(model_fn), path, 4)
 
 
-@pytest.mark.parametrize("variables", ["resource", "ref"])
-def test_partitioned_variables_local_variables_and_tables(tmp_path, variables):
+def test_partitioned_variables_local_variables_and_tables(tmp_path):
   def model_fn(features, labels, mode):
     parts = tf.get_variable("parts", [5, 2], partitioner=tf.fixed_size_partitioner(2),
                             initializer=tf.zeros_initializer())
@@ -79,7 +78,7 @@ def test_partitioned_variables_local_variables_and_tables(tmp_path, variables):
     return tf1ps.ModelSpec(metrics={"total": (counter, counter.assign(total))})
 
   path = line_program.save(tmp_path, 7, w=1., b=1., parts=[[1., 2.]] * 5)
-  assert evaluation.evaluate(with_model(model_fn), path, 4, variables).metrics == {"total": 35.}
+  assert evaluation.evaluate_checkpoint(with_model(model_fn), path, 4).metrics == {"total": 35.}
 
 
 def test_a_checkpoint_without_a_global_step(tmp_path):
@@ -88,7 +87,7 @@ def test_a_checkpoint_without_a_global_step(tmp_path):
     tf.get_variable("b", [], initializer=tf.ones_initializer())
     session.run(tf.global_variables_initializer())
     path = tf.train.Saver().save(session, str(tmp_path / "model"))
-  found = evaluation.evaluate(LINE, path, 4)
+  found = evaluation.evaluate_checkpoint(LINE, path, 4)
   assert found.metrics == EXACT and found.global_step is None
 
 
@@ -97,9 +96,9 @@ def test_a_damaged_checkpoint(tmp_path):
   with open(path + ".data-00000-of-00001", "r+b") as file:
     file.truncate(3)
   with pytest.raises(checkpoints.CheckpointError, match="is damaged in .*data-00000-of-00001"):
-    evaluation.evaluate(LINE, path, 4)
+    evaluation.evaluate_checkpoint(LINE, path, 4)
   with pytest.raises(checkpoints.CheckpointError, match="nothing is not complete"):
-    evaluation.evaluate(LINE, str(tmp_path / "nothing"), 4)
+    evaluation.evaluate_checkpoint(LINE, str(tmp_path / "nothing"), 4)
 
 
 def test_empty_data_is_an_error(tmp_path):
@@ -109,7 +108,7 @@ def test_empty_data_is_an_error(tmp_path):
 
   path = line_program.save(tmp_path, 7, w=1., b=1.)
   with pytest.raises(evaluation.EvaluationError, match="gave no example in mode 'eval'"):
-    evaluation.evaluate(with_model(line_program.model_fn, input_fn), path, 4)
+    evaluation.evaluate_checkpoint(with_model(line_program.model_fn, input_fn), path, 4)
 
 
 def test_a_trial_reads_one_batch_and_needs_no_checkpoint():
@@ -130,13 +129,36 @@ def test_a_trial_reads_one_batch_and_needs_no_checkpoint():
       tf.data.Dataset.from_tensor_slices(({"x": np.float32([])}, np.float32([]))).batch(2))), 2)
 
 
+def repeats(mode, shard):
+  return tf.data.Dataset.from_tensor_slices(
+    ({"x": line_program.X}, line_program.Y)).batch(shard.batch_size).repeat()
+
+
+def test_an_evaluation_without_an_end_is_refused_before_training_and_needs_a_limit(tmp_path):
+  endless = with_model(line_program.model_fn, repeats)
+  path = line_program.save(tmp_path, 7, w=1., b=1.)
+  for refused in (lambda: evaluation.try_evaluation(endless, 10),
+                  lambda: evaluation.metric_names(endless, 10),
+                  lambda: evaluation.evaluate_checkpoint(endless, path, 10)):
+    with pytest.raises(EndlessDatasetError) as error:
+      refused()
+    assert str(error.value) == (
+      "input_fn repeats its data without end in mode 'eval': let it call repeat() in mode 'train' "
+      "alone, or give the number of batches as tf1ps.ModelSpec(eval_steps=N)")
+  limited = with_model(lambda *args: line_program.model_fn(*args)._replace(eval_steps=3), repeats)
+  evaluation.try_evaluation(limited, 10)
+  found = evaluation.evaluate_checkpoint(limited, path, 10)
+  assert (found.metrics, found.examples) == (EXACT, 30)
+  assert evaluation.evaluate_checkpoint(limited, path, 4).examples == 10  # 4, 4 and 2
+
+
 def test_constants_are_one_batch(tmp_path):
   def input_fn(mode, shard):
     y = tf.get_local_variable("y", initializer=line_program.Y)
     return {"x": tf.constant(line_program.X)}, y + 0
 
   path = line_program.save(tmp_path, 7, w=1., b=1.)
-  found = evaluation.evaluate(with_model(line_program.model_fn, input_fn), path, 4)
+  found = evaluation.evaluate_checkpoint(with_model(line_program.model_fn, input_fn), path, 4)
   assert found.metrics == EXACT and found.examples == 10
 
 
@@ -153,7 +175,7 @@ def queue_input(rows, epochs=1):
 def test_queue_runners_are_run(tmp_path):
   path = line_program.save(tmp_path, 7, w=1., b=1.)
   program = with_model(line_program.model_fn, queue_input([str(x) for x in line_program.X]))
-  found = evaluation.evaluate(program, path, 4)
+  found = evaluation.evaluate_checkpoint(program, path, 4)
   assert found.metrics == EXACT and found.examples == 10
 
 
@@ -161,7 +183,7 @@ def test_the_error_of_a_queue_runner_is_the_one_that_is_told(tmp_path):
   path = line_program.save(tmp_path, 7, w=1., b=1.)
   program = with_model(line_program.model_fn, queue_input(["no number"] * 10))
   with pytest.raises(tf.errors.InvalidArgumentError, match="no number"):
-    evaluation.evaluate(program, path, 4)
+    evaluation.evaluate_checkpoint(program, path, 4)
 
 
 def test_a_value_that_needs_a_batch_is_an_error_and_no_end(tmp_path):
@@ -171,11 +193,11 @@ def test_a_value_that_needs_a_batch_is_an_error_and_no_end(tmp_path):
 
   path = line_program.save(tmp_path, 7, w=1., b=1.)
   with pytest.raises(evaluation.EvaluationError, match="needs a further batch"):
-    evaluation.evaluate(with_model(model_fn), path, 4)
+    evaluation.evaluate_checkpoint(with_model(model_fn), path, 4)
 
 
 def endless_input_fn(mode, shard):
-  rows = tf.data.Dataset.from_tensor_slices(({"x": line_program.X}, line_program.Y)).repeat()
+  rows = tf.data.Dataset.from_tensor_slices(({"x": line_program.X}, line_program.Y)).repeat(10**9)
   return tf.data.make_one_shot_iterator(rows.batch(shard.batch_size)).get_next()
 
 
@@ -185,7 +207,7 @@ def test_an_evaluation_without_end_can_be_interrupted(tmp_path, input_fn):
   answers = iter([False] * 5 + [True] * 3)
   path = line_program.save(tmp_path, 7, w=1., b=1.)
   program = with_model(line_program.model_fn, input_fn)
-  assert evaluation.evaluate(program, path, 4, interrupted=lambda: next(answers)) is None
+  assert evaluation.evaluate_checkpoint(program, path, 4, interrupted=lambda: next(answers)) is None
 
 
 def test_format_line():
@@ -197,9 +219,10 @@ def test_format_line():
 
 
 @pytest.mark.parametrize("checkpoint, text", [
-  ("/c/model.ckpt-1200", "(360"), ("/c/model.ckpt-1198", "(model.ckpt-1198, 360"),
+  ("/c/model.ckpt-1200", "(360"),
+  ("/c/model.ckpt-1198", "(in model.ckpt-1198, whose save began before, 360"),
   ("/c/model.ckpt", "(360"), ("", "(360")])
 def test_a_checkpoint_of_another_step_than_its_name_says_is_named(checkpoint, text):
   one = evaluation.Evaluation({"auc": 1.}, 360, 1200, .4321, checkpoint)
   assert evaluation.format_evaluation(one) == (
-      "test auc 1.0000 at step 1200 %s examples, 0.4 s)" % text)
+    "test auc 1.0000 at step 1200 %s examples, 0.4 s)" % text)

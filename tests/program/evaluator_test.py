@@ -13,7 +13,7 @@ from tests.training import line_program
 from tf1ps.checkpoint import checkpoints
 from tf1ps.program import evaluator
 from tf1ps.program.contract import Program
-from tf1ps.state import run
+from tf1ps.state import run, run_status
 
 LINE = Program("line", line_program, line_program.input_fn, line_program.model_fn)
 LIMIT = 60  # seconds; a test that needs them has failed
@@ -89,22 +89,21 @@ def losses(directory):
 def test_a_run_is_followed_to_its_end(tmp_path):
   following = Following(tmp_path / "later")
   status = run.RunFile(str(tmp_path / "later"))
-  status.write("a", run.RUN_RUNNING, 0)
+  status.write("a", run_status.RUN_RUNNING, 0)
   save(tmp_path / "later", 1)
   following.wait_for([1])
   save(tmp_path / "later", 3)
   following.wait_for([1, 3])
   save(tmp_path / "later", 4)
-  status.write("a", run.RUN_ENDED, 4)
+  status.write("a", run_status.RUN_ENDED, 4)
   outcome = following.end()
   assert following.evaluated == [1, 3, 4]
   assert outcome == evaluator.EvaluatorOutcome(3, outcome.last, "the run has ended at step 4", 0)
-  assert outcome.last.metrics == {"bias": 4., "worst": 4., "loss": 16.}
+  assert outcome.metrics == outcome.last.metrics == {"bias": 4., "worst": 4., "loss": 16.}
   assert losses(tmp_path / "later") == [(1, 1.), (3, 9.), (4, 16.)]
 
 
-@pytest.mark.slow
-def test_of_several_new_ones_the_newest_is_first_and_old_ones_are_left(tmp_path):
+def test_of_several_new_ones_the_newest_alone_is_evaluated(tmp_path):
   for step in (1, 2, 3):
     save(tmp_path, step)
   entered, gate = threading.Event(), threading.Event()
@@ -115,24 +114,28 @@ def test_of_several_new_ones_the_newest_is_first_and_old_ones_are_left(tmp_path)
     return line_program.input_fn(mode, shard)
 
   status = run.RunFile(str(tmp_path))
-  status.write("a", run.RUN_RUNNING, 0)
+  status.write("a", run_status.RUN_RUNNING, 0)
   following = Following(tmp_path, program=LINE._replace(input_fn=input_fn))
   assert entered.wait(LIMIT)
   for step in (4, 5, 6):
     save(tmp_path, step)
   gate.set()
-  following.wait_for([3, 6, 5, 4])
-  status.write("a", run.RUN_ENDED, 6)
+  following.wait_for([3, 6])
+  save(tmp_path, 7)
+  following.wait_for([3, 6, 7])
+  status.write("a", run_status.RUN_ENDED, 7)
   outcome = following.end()
-  assert outcome.evaluations == 4 and outcome.last.global_step == 6
+  assert outcome.evaluations == 3 and outcome.last.global_step == 7
+  assert outcome.reason == "the run has ended at step 7; 2 checkpoints left out"
+  assert losses(tmp_path) == [(3, 9.), (6, 36.), (7, 49.)]
 
 
 def test_a_run_that_failed(tmp_path):
   following = Following(tmp_path)
   status = run.RunFile(str(tmp_path))
-  status.write("a", run.RUN_RUNNING, 0)
+  status.write("a", run_status.RUN_RUNNING, 0)
   save(tmp_path, 2)
-  status.write("a", run.RUN_FAILED, 2)
+  status.write("a", run_status.RUN_FAILED, 2)
   outcome = following.end()
   assert (outcome.evaluations, outcome.reason, outcome.code) == (
       1, "the run has failed at step 2", 1)
@@ -143,9 +146,9 @@ def test_a_run_whose_chief_failed_may_go_on(tmp_path, monkeypatch):
 
   def happens(seconds):
     if seconds in (20, 70):
-      status.write("a", run.RUN_FAILED, seconds, "ended by signal 15", may_resume=True)
+      status.write("a", run_status.RUN_FAILED, seconds, "ended by signal 15", may_resume=True)
     elif seconds in (10, 40):
-      status.write("a", run.RUN_RUNNING, seconds)
+      status.write("a", run_status.RUN_RUNNING, seconds)
 
   save(tmp_path, 1)
   outcome = follow_by_the_clock(tmp_path, monkeypatch, happens)
@@ -156,7 +159,7 @@ def test_a_run_whose_chief_failed_may_go_on(tmp_path, monkeypatch):
 def test_a_run_that_ended_before_is_evaluated_and_waited_after(tmp_path):
   save(tmp_path, 1)
   save(tmp_path, 2)
-  run.RunFile(str(tmp_path)).write("old", run.RUN_ENDED, 2)
+  run.RunFile(str(tmp_path)).write("old", run_status.RUN_ENDED, 2)
   began = time.monotonic()
   outcome = Following(tmp_path, start_timeout=0.5).end()
   assert time.monotonic() - began >= 0.5
@@ -168,17 +171,17 @@ def test_a_run_that_ended_before_is_evaluated_and_waited_after(tmp_path):
 def test_an_old_run_that_ended_does_not_end_the_following_of_a_new_one(tmp_path):
   save(tmp_path, 1)
   status = run.RunFile(str(tmp_path))
-  status.write("old", run.RUN_ENDED, 1)
+  status.write("old", run_status.RUN_ENDED, 1)
   following = Following(tmp_path)
   following.wait_for([1])
-  status.write("new", run.RUN_RUNNING, 1)
+  status.write("new", run_status.RUN_RUNNING, 1)
   save(tmp_path, 2)
   following.wait_for([1, 2])
-  status.write("new", run.RUN_ENDED, 2)
+  status.write("new", run_status.RUN_ENDED, 2)
   assert following.end().code == 0
 
 
-@pytest.mark.parametrize("state", [None, run.RUN_RUNNING])
+@pytest.mark.parametrize("state", [None, run_status.RUN_RUNNING])
 def test_no_run_appears(tmp_path, state):
   if state:
     run.RunFile(str(tmp_path)).write("killed", state, 1)
@@ -210,7 +213,7 @@ def test_a_run_whose_file_stands_still_is_lost_whatever_its_clock_says(tmp_path,
   def happens(seconds):
     if seconds == 50:
       save(tmp_path, 1)
-      run.RunFile(str(tmp_path)).write("a", run.RUN_RUNNING, 1)
+      run.RunFile(str(tmp_path)).write("a", run_status.RUN_RUNNING, 1)
 
   monkeypatch.setattr(run.time, "time", lambda: 1e12)
   outcome = follow_by_the_clock(tmp_path, monkeypatch, happens)
@@ -222,7 +225,7 @@ def test_a_run_whose_file_changes_is_not_lost(tmp_path, monkeypatch):
   def happens(seconds):
     if seconds % 25 == 0:
       run.RunFile(str(tmp_path)).write(
-        "a", run.RUN_RUNNING if seconds < 300 else run.RUN_ENDED, seconds
+        "a", run_status.RUN_RUNNING if seconds < 300 else run_status.RUN_ENDED, seconds
       )
 
   save(tmp_path, 1)
@@ -239,7 +242,7 @@ def test_a_checkpoint_that_is_deleted_while_it_is_read_is_skipped(tmp_path):
   save(tmp_path, 1)
   following = Following(tmp_path, program=LINE._replace(model_fn=model_fn))
   following.wait_for([2])
-  run.RunFile(str(tmp_path)).write("a", run.RUN_ENDED, 2)
+  run.RunFile(str(tmp_path)).write("a", run_status.RUN_ENDED, 2)
   assert following.end().evaluations == 1
 
 
@@ -255,10 +258,10 @@ def test_a_checkpoint_that_does_not_fit_is_an_error(tmp_path):
 
 def test_an_ended_run_without_a_checkpoint(tmp_path):
   following = Following(tmp_path)
-  run.RunFile(str(tmp_path)).write("a", run.RUN_ENDED, 7)
+  run.RunFile(str(tmp_path)).write("a", run_status.RUN_ENDED, 7)
   outcome = following.end()
   assert (outcome.reason, outcome.code) == (
-      "the run has ended at step 7, but there is no checkpoint to evaluate", 1)
+      "the run has ended at step 7, but %s has no checkpoint" % tmp_path, 1)
 
 
 def test_a_damaged_state_file_at_the_end_is_refused(tmp_path):
@@ -266,7 +269,7 @@ def test_a_damaged_state_file_at_the_end_is_refused(tmp_path):
   save(tmp_path, 1)
   following.wait_for([1])
   (tmp_path / "checkpoint").unlink()
-  run.RunFile(str(tmp_path)).write("a", run.RUN_ENDED, 7)
+  run.RunFile(str(tmp_path)).write("a", run_status.RUN_ENDED, 7)
   with pytest.raises(checkpoints.CheckpointError, match="has checkpoints, but no state file"):
     following.end()
 
@@ -282,12 +285,15 @@ def test_one_evaluation_is_of_the_newest(tmp_path):
   def once():
     return evaluator.follow_checkpoints(LINE, str(tmp_path), LIMIT, LIMIT, 4, once=True)
 
-  assert once()[2:] == ("one evaluation was asked for, but there is no checkpoint to evaluate", 1)
+  assert once()[2:] == ("one evaluation was asked for, but %s has no checkpoint" % tmp_path, 1)
   save(tmp_path, 1)
   save(tmp_path, 2)
   outcome = once()
   assert (outcome.evaluations, outcome.last.global_step, outcome.code) == (1, 2, 0)
   assert losses(tmp_path) == [(2, 4.)]
+  outcome = evaluator.follow_checkpoints(
+    LINE, str(tmp_path), LIMIT, LIMIT, 4, once=True, checkpoint=str(tmp_path / "model.ckpt-1"))
+  assert (outcome.evaluations, outcome.last.global_step, outcome.code) == (1, 1, 0)
 
 
 def test_an_evaluation_whose_summaries_cannot_be_written_counts(tmp_path, caplog):

@@ -12,20 +12,17 @@ NAN = float("nan")
   ("accuracy", "accuracy", "max"), ("loss", "loss", "min"), ("test/mean_squared_error",
    "test/mean_squared_error", "min"), ("loss:max", "loss", "max"), ("nll:min", "nll", "min")])
 def test_a_goal(text, metric, direction):
-  assert metric_goals.parse_metric_goal(text) == (metric, direction)
-  assert metric_goals.parse_early_stopping(text + ":3") == ((metric, direction), 3)
+  assert metric_goals.parse_metric_goal(text) == (metric, direction, None, 0.)
+  assert metric_goals.parse_metric_goal(text + ":3") == (metric, direction, 3, 0.)
+  assert metric_goals.parse_metric_goal(text + ":3:1e-2") == (metric, direction, 3, .01)
 
 
-@pytest.mark.parametrize("text", ["", ":min", "loss:", "loss:least", "a:min:max"])
+@pytest.mark.parametrize("text", [
+  "", ":min", "loss:", "loss:least", "a:min:max", "loss:0", "loss:-1", ":3", "loss:x:3",
+  "loss:3:min", "loss:3:-0.1", "loss:3:nan", "loss:3:inf", "loss:3:0.1:2", "loss:min:0.1"])
 def test_what_is_no_goal(text):
   with pytest.raises(ValueError, match="must be METRIC, METRIC:min or METRIC:max"):
     metric_goals.parse_metric_goal(text)
-
-
-@pytest.mark.parametrize("text", ["loss", "loss:0", "loss:-1", "loss:min", "3", ":3", "loss:x:3"])
-def test_what_is_no_early_stopping(text):
-  with pytest.raises(ValueError, match="must be METRIC:N or METRIC:min|max:N, with N eval"):
-    metric_goals.parse_early_stopping(text)
 
 
 @pytest.mark.parametrize("direction, value, best, is_better", [
@@ -34,3 +31,11 @@ def test_what_is_no_early_stopping(text):
   ("min", NAN, 2.0, False)])
 def test_what_is_better(direction, value, best, is_better):
   assert metric_goals.MetricGoal("m", direction).is_better(value, best) is is_better
+
+
+@pytest.mark.parametrize("direction, value, is_better", [
+  ("min", 1.5, False), ("min", 1.25, True), ("max", 2.5, False), ("max", 2.75, True),
+  ("max", 1.0, False), ("max", NAN, False)])
+def test_a_difference_may_be_too_small_to_count(direction, value, is_better):
+  assert metric_goals.MetricGoal("m", direction).is_better(value, 2.0, 0.5) is is_better
+  assert metric_goals.MetricGoal("m", direction).is_better(value, None, 0.5) is (value == value)

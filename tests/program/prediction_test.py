@@ -27,7 +27,7 @@ def trained(tmp_path):
 
 
 def predict(trained, output, **more):
-  return prediction.predict(more.pop("program", LINE), trained, str(output), 4, **more)
+  return prediction.predict_examples(more.pop("program", LINE), trained, str(output), 4, **more)
 
 
 def with_model(predictions):
@@ -39,9 +39,8 @@ def with_model(predictions):
   return LINE._replace(model_fn=model_fn)
 
 
-@pytest.mark.parametrize("variables", ["resource", "ref"])
-def test_csv_brings_back_every_number(trained, tmp_path, variables):
-  done = predict(trained, tmp_path / "p.csv", variables=variables)
+def test_csv_brings_back_every_number(trained, tmp_path):
+  done = predict(trained, tmp_path / "p.csv")
   assert (done.examples, done.names, done.checkpoint) == (
       10, ("y", "pair", "even"), trained + "/model.ckpt-5")
   with open(str(tmp_path / "p.csv"), newline="") as file:
@@ -99,7 +98,7 @@ def test_strings_and_integers(trained, tmp_path):
 def test_another_checkpoint_can_be_chosen(trained, tmp_path):
   predict(trained, tmp_path / "p.csv", checkpoint=trained + "/model.ckpt-4")
   assert (tmp_path / "p.csv").read_text().splitlines()[9] == "0.0,0.0,-0.0,True"
-  with pytest.raises(checkpoints.CheckpointError, match="no checkpoint .*model.ckpt-3: give the p"):
+  with pytest.raises(checkpoints.CheckpointError, match="model.ckpt-3 does not exist: give the p"):
     predict(trained, tmp_path / "p.csv", checkpoint=trained + "/model.ckpt-3")
 
 
@@ -146,14 +145,14 @@ def test_shapes_may_change_in_jsonl(trained, tmp_path):
 def test_wrong_outputs_are_refused_before_anything_is_read(tmp_path):
   with pytest.raises(prediction.PredictionError, match=r"end in .csv, .jsonl, .npz, got '.*p.txt'"):
     predict("nowhere", tmp_path / "p.txt")
-  with pytest.raises(prediction.PredictionError, match="there is no folder .*missing"):
+  with pytest.raises(prediction.PredictionError, match="the folder .*missing does not exist"):
     predict("nowhere", tmp_path / "missing" / "p.csv")
   with pytest.raises(prediction.PredictionError, match="cannot be written: .*scheme 'no' not impl"):
     predict("nowhere", "no://where/p.csv")
   (tmp_path / "folder.csv").mkdir()
   with pytest.raises(prediction.PredictionError, match="folder.csv' is a directory: give the name"):
     predict("nowhere", tmp_path / "folder.csv")
-  with pytest.raises(checkpoints.CheckpointError, match="there is no checkpoint in nowhere"):
+  with pytest.raises(checkpoints.CheckpointError, match="directory nowhere does not exist"):
     predict("nowhere", tmp_path / "p.csv")
 
 

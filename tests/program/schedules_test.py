@@ -55,9 +55,9 @@ def test_no_schedule_is_the_number():
 
 
 @pytest.mark.parametrize("text, problem", [
-  ("", "must be warmup:STEPS, a decay (exponential, cosine, linear, piecewise), or both with a "
-       "comma between them; '' is none of them"),
-  ("cosin:100", "'cosin' is none of them"),
+  ("", "must be a number, warmup:STEPS, a decay (exponential, cosine, linear, piecewise), or these "
+       "in this order with commas between them, not ''"),
+  ("cosin:100", "with commas between them, not 'cosin'"),
   ("exponential:1000", "must have exponential:STEPS:FACTOR or exponential:STEPS:FACTOR:staircase, "
                        "not 'exponential:1000'"),
   ("exponential:0:0.9", "must have a number of steps, 1 or more, in the place of '0' in "

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 import tensorflow.compat.v1 as tf
 
 from tf1ps.program import variable_kind
@@ -19,13 +18,12 @@ def make_all_kinds():
   return {variable.op.type for variable in tf.global_variables() + tf.local_variables()}
 
 
-@pytest.mark.parametrize("kind, op_type", [("resource", "VarHandleOp"), ("ref", "VariableV2")])
-def test_it_holds_for_every_variable_inside_and_for_none_outside(kind, op_type):
+def test_it_holds_for_every_variable_inside_and_for_none_outside():
   with tf.Graph().as_default():
     before = tf.Variable(1.).op.type
   with tf.Graph().as_default():
-    with variable_kind.kind_scope(kind):
-      assert make_all_kinds() == {op_type}
+    with variable_kind.resource_variables():
+      assert make_all_kinds() == {"VarHandleOp"}
       names = {variable.op.name for variable in tf.global_variables()}
     assert {"a", "b", "inner/c", "global_step", "a/Adam"} <= names
     assert tf.Variable(1.).op.type == before
@@ -36,11 +34,12 @@ def test_it_holds_for_every_variable_inside_and_for_none_outside(kind, op_type):
 
 def test_it_keeps_the_scope_around_it():
   with tf.Graph().as_default(), tf.variable_scope("outer"):
-    with variable_kind.kind_scope("resource"):
+    with variable_kind.resource_variables():
       assert tf.get_variable("a", [1]).op.name == "outer/a"
 
 
-def test_another_kind_is_refused():
-  with pytest.raises(ValueError, match="variables must be resource or ref, got 'reference'"):
-    with variable_kind.kind_scope("reference"):
-      pass
+def test_a_program_may_ask_for_ref_variables():
+  with tf.Graph().as_default(), variable_kind.resource_variables():
+    with tf.variable_scope("own", use_resource=False):
+      assert make_all_kinds() == {"VariableV2"}
+      assert tf.get_variable("e", [1]).op.type == "VariableV2"

@@ -7,9 +7,9 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 import tf1ps
-from tf1ps.pipeline import datasets, readers
+from tf1ps.pipeline import datasets
 
-flags.DEFINE_enum("source", "blocks", ["blocks", "files", "datasets", "readers"],
+flags.DEFINE_enum("source", "blocks", ["blocks", "files", "datasets"],
                   "Records in memory; lines of files, by tf.data alone or by tf1ps.")
 flags.DEFINE_string("folder", "", "Where the files are, with a number in each line.")
 flags.DEFINE_integer("records", 1000, "How many are in memory.")
@@ -56,8 +56,6 @@ def _next(dataset):
 _SOURCES = {
   "blocks": _memory, "files": _files,
   "datasets": lambda shard: datasets.text_line_dataset(
-    shard, _pattern(), _decode, shuffle=FLAGS.shuffled),
-  "readers": lambda shard: readers.text_line_reader(
     shard, _pattern(), _decode, shuffle=FLAGS.shuffled)}
 
 

@@ -220,7 +220,7 @@ def test_one_that_makes_no_step_is_dropped_at_the_limit_and_joins_again(
   found = sorted(record.getMessage() for record in caplog.records
                  if "do not wait" in record.message)
   assert [re.sub("for .* s", "for N s", line) for line in found] == [
-    "replica %d has made no step for N s (--end_timeout): the others do not wait for it any "
+    "replica %d has made no step for N s (end_timeout): the others do not wait for it any "
     "more" % i for i in (1, 2)]
   for replica in (second, third):
     replica.gate.release()

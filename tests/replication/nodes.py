@@ -12,18 +12,16 @@ import tensorflow.compat.v1 as tf
 from tests import harness
 from tests.cluster_tasks import say, stay
 from tf1ps.cluster.description import Task
-from tf1ps.replication import clones, collectives
+from tf1ps.replication import clones
 
-LEADER = "/job:worker/task:0"
 WORKERS = ["/job:worker/task:%d" % i for i in range(3)]
 
 _numbers = itertools.count()
 
 
 def serve(jobs, job, index):
-  """A server with two CPU devices, that may be in a group."""
-  config = collectives.group_config(LEADER, clones.with_cpu_devices(2))
-  tf.train.Server(tf.train.ClusterSpec(jobs), job, index, config=config)
+  """A server with two CPU devices."""
+  tf.train.Server(tf.train.ClusterSpec(jobs), job, index, config=clones.with_cpu_devices(2))
   say("up")
   stay()
 
@@ -48,17 +46,26 @@ class Nodes(object):
     if num_ps:
       self.jobs["ps"] = addresses[:num_ps]
     self.workers = [Task("worker", i, address) for i, address in enumerate(self.jobs["worker"])]
+    self._forks, self._of_thread = forks, threading.local()
     self.all = [forks.start("%s %d" % (job, i), serve, self.jobs, job, i)
                 for job, tasks in sorted(self.jobs.items()) for i in range(len(tasks))]
     self.servers = self.all[num_ps:]
     for server in self.all:
       server.wait_for("up")
 
+  def start_again(self, index):
+    """Starts the process of a worker again, which was killed."""
+    again = self._forks.start("worker %d again" % index, serve, self.jobs, "worker", index)
+    self.all.append(again)
+    again.wait_for("up")
+
   def together(self, function, count):
     """Calls function(index) in a thread for each worker, until one fails; returns the results."""
     results, errors = [None] * count, []
+    container = "together%d" % next(_numbers)
 
     def call(index):
+      self._of_thread.container = container
       try:
         results[index] = function(index)
       except BaseException as error:
@@ -74,8 +81,12 @@ class Nodes(object):
 
   @contextlib.contextmanager
   def graph(self, container=None):
-    """A new default graph, with its variables in this container; None: one of its own."""
-    container = container or "graph%d" % next(_numbers)
+    """A new default graph, with its state in this container.
+
+    None: one of its own, or of all functions that `together` calls.
+    """
+    container = (container or getattr(self._of_thread, "container", None)
+                 or "graph%d" % next(_numbers))
     with tf.Graph().as_default() as graph, graph.container(container):
       yield graph
 
@@ -83,7 +94,7 @@ class Nodes(object):
     return "grpc://" + self.workers[index].address
 
   def config(self, *filters):
-    return collectives.group_config(LEADER, tf.ConfigProto(device_filters=list(filters)))
+    return tf.ConfigProto(device_filters=list(filters))
 
   def session(self, index=0, count=3):
     """A session of the default graph on a worker, which sees the ps and so many workers."""

@@ -12,7 +12,7 @@ from tests.replication import nodes as nodes_lib
 from tf1ps.cluster import probe
 from tf1ps.cluster import session as session_lib
 from tf1ps.cluster.description import Task
-from tf1ps.replication import all_reduce, peers
+from tf1ps.replication import mirrored_model, peers
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ class Trainer(object):
   def __init__(self, nodes, index):
     self.error = None
     self.trains = threading.Event()
-    with nodes.graph() as graph:
-      self._model = all_reduce.build_mirrored(
+    with nodes.graph("trainers") as graph:
+      self._model = mirrored_model.build_mirrored(
         lambda i: tf.square(tf.get_variable("w", initializer=0.0) - 1.0),
         [nodes_lib.WORKERS[index]], lambda: tf.train.GradientDescentOptimizer(0.1), index, 3)
       self._initialise = tf.global_variables_initializer()
     self.session = session_lib.BoundedSession(
-      nodes.target(index), graph, nodes.config(nodes_lib.WORKERS[index]))
+      nodes.target(index), graph, tf.ConfigProto(device_filters=nodes_lib.WORKERS))
     self._others = [task for task in nodes.workers if task.index != index]
     self.thread = threading.Thread(target=self._train, daemon=True)
     self.thread.start()

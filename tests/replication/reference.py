@@ -8,9 +8,12 @@ from __future__ import annotations
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.transfer import AdamWOptimizer
+
 STEPS = 50
 BATCH = 12  # of all replicas together
-RATE = {"sgd": 0.1, "momentum": 0.05, "adam": 0.05}
+RATE = {"sgd": 0.1, "momentum": 0.05, "adam": 0.05, "adamw": 0.05}
+WEIGHT_DECAY = {"adam": 0.0, "adamw": 0.1}
 OPTIMIZERS = sorted(RATE)
 
 _random = np.random.RandomState(7)
@@ -25,7 +28,8 @@ START = {"table": _random.uniform(-1, 1, [12, 3]).astype(np.float32),
 def make_optimizer(name):
   return {"sgd": lambda rate: tf.train.GradientDescentOptimizer(rate),
           "momentum": lambda rate: tf.train.MomentumOptimizer(rate, 0.9),
-          "adam": lambda rate: tf.train.AdamOptimizer(rate)}[name](RATE[name])
+          "adam": lambda rate: tf.train.AdamOptimizer(rate),
+          "adamw": lambda rate: AdamWOptimizer(rate, WEIGHT_DECAY[name])}[name](RATE[name])
 
 
 def model(ids, targets, offset=0.0):
@@ -78,6 +82,7 @@ def train(optimizer, scale=1.0):
       else:
         first[name] = 0.9 * first[name] + 0.1 * mean
         second[name] = 0.999 * second[name] + 0.001 * mean ** 2
+        values[name] -= rate * WEIGHT_DECAY[optimizer] * values[name]
         rate *= np.sqrt(1 - 0.999 ** (step + 1)) / (1 - 0.9 ** (step + 1))
         values[name] -= rate * first[name] / (np.sqrt(second[name]) + 1e-8)
   return values, np.mean(errors ** 2)

@@ -38,5 +38,13 @@ def test_replicas_with_different_rules_are_refused(ps):
 
 
 def test_other_errors_stay_as_they_are():
-  for error in (ValueError("x"), tf.errors.InvalidArgumentError(None, None, "x")):
+  earlier = "x\nRecent warning and error logs:\n  assertion failed: [tf1ps not joined: y]"
+  for error in (ValueError("x"), tf.errors.InvalidArgumentError(None, None, earlier)):
     assert round_errors.explain_round_error(error) is error
+  with tf.Graph().as_default(), tf.Session() as session:
+    end = round_errors.raise_end([])
+    with pytest.raises(tf.errors.OutOfRangeError) as caught:
+      session.run(end)
+  assert round_errors.is_end_of_replicas(caught.value)
+  earlier = "End of sequence\nRecent warning and error logs:\n  %s" % caught.value.message
+  assert not round_errors.is_end_of_replicas(tf.errors.OutOfRangeError(None, None, earlier))

@@ -5,8 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks
-from tf1ps.compat import recurrent_cells
-from tf1ps.replication import model_parallel, recurrent, split_cost
+from tf1ps.replication import split_cost
 
 BATCH, DEPTH = 6, 4
 CPU = "/job:localhost/replica:0/task:0/device:CPU:%d"
@@ -14,15 +13,11 @@ CPU = "/job:localhost/replica:0/task:0/device:CPU:%d"
 
 def mlp(devices, use_resource):
   """A hidden layer of 5 on one device, 3 outputs on the other; returns the train op."""
-  def layer(name, units):
-    def build(inputs):
-      with tf.variable_scope(name, use_resource=use_resource):
-        return tf.matmul(inputs, tf.get_variable("weights", [int(inputs.shape[1]), units]))
-
-    return build
-
-  inputs = tf.placeholder(tf.float32, [BATCH, DEPTH], "inputs")
-  outputs = model_parallel.layers_on_devices(inputs, [layer("h", 5), layer("o", 3)], devices)
+  outputs = tf.placeholder(tf.float32, [BATCH, DEPTH], "inputs")
+  for name, units, device in zip("ho", (5, 3), devices):
+    with tf.device(device), tf.variable_scope(name, use_resource=use_resource):
+      weights = tf.get_variable("weights", [int(outputs.shape[1]), units])
+      outputs = tf.matmul(outputs, weights)
   with tf.device(devices[-1]):
     loss = tf.reduce_sum(tf.square(outputs))
   return tf.train.GradientDescentOptimizer(0.1).minimize(loss, colocate_gradients_with_ops=True)
@@ -78,10 +73,14 @@ def test_bytes_are_those_that_a_run_sends(use_resource):
 def test_without_colocation_gradients_are_computed_on_one_device():
   with tf.Graph().as_default():
     inputs = tf.placeholder(tf.float32, [100, DEPTH])
-    layer = model_parallel.split_dense(inputs, 6, ["/cpu:0", "/cpu:1"], tf.tanh)
-    loss = tf.reduce_sum(layer.outputs)
+    weights, parts = [], []
+    for index in range(2):
+      with tf.device("/cpu:%d" % index):
+        weights.append(tf.get_variable("weights_%d" % index, [DEPTH, 3]))
+        parts.append(tf.tanh(tf.matmul(inputs, weights[-1])))
+    loss = tf.reduce_sum(tf.concat(parts, 1))
     there, here = (split_cost.total_crossings([c for c in split_cost.crossings(tf.gradients(
-      loss, layer.weights[1:], colocate_gradients_with_ops=colocate)) if c.source == CPU % 1])
+      loss, weights[1:], colocate_gradients_with_ops=colocate)) if c.source == CPU % 1])
       for colocate in (True, False))
   # The outputs that the loss needs; and then also what the gradient of tanh needs.
   assert (there, here) == (0, 1200)
@@ -132,17 +131,21 @@ def control_flow():
 
 def test_a_loop_travels_once_an_iteration(control_flow):
   def total(times):
-    with tf.Graph().as_default():
-      inputs = tf.placeholder(tf.float32, [times, BATCH, DEPTH])
-      cells = [recurrent_cells.GRUCell(7, name) for name in "ab"]
-      layers = recurrent.looped_recurrent(inputs, cells, ["/cpu:0", "/cpu:1"])
-      with pytest.raises(ValueError, match="is in a loop. Give the number of iterations by iter"):
-        split_cost.crossings([layers.outputs])
-      return split_cost.total_crossings(
-        [c for c in split_cost.crossings([layers.outputs], iterations=times)
-         if c.bytes >= 4 * times * BATCH])
+    def body(time, value):  # the value goes to the other device, and comes back
+      with tf.device("/cpu:1"):
+        value = value + 1.0
+      with tf.device("/cpu:0"):
+        return time + 1, value * 2.0
 
-  assert [total(times) for times in (1, 10)] == [BATCH * 7 * 4, 10 * BATCH * 7 * 4]
+    with tf.Graph().as_default():
+      _, end = tf.while_loop(
+        lambda time, value: time < times, body, [tf.constant(0), tf.zeros([BATCH, 7])])
+      with pytest.raises(ValueError, match="is in a loop. Give the number of iterations by iter"):
+        split_cost.crossings([end])
+      return split_cost.total_crossings(
+        [c for c in split_cost.crossings([end], iterations=times) if c.bytes >= 4 * times * BATCH])
+
+  assert [total(times) for times in (1, 10)] == [2 * BATCH * 7 * 4, 2 * 10 * BATCH * 7 * 4]
 
 
 def cross(value):

@@ -8,8 +8,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests.replication.nodes import WORKERS
-from tf1ps.program import OPTIMIZERS, optimizers
 from tf1ps.replication import staleness
+from tf1ps.training import optimizer_table, optimizers
 
 pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
 
@@ -163,7 +163,7 @@ def test_the_learning_rate_is_divided_by_the_age(nodes, name, max_staleness):
   assert w == pytest.approx(reference(name, limit, damping=True), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", optimizer_table.OPTIMIZERS)
 def test_every_optimizer_takes_a_rate_that_is_lowered(name):
   found = []
   for lowered in (True, False):

@@ -67,3 +67,35 @@ def test_the_last_update_of_a_replica_that_leaves_takes_as_long_as_it_needs(set_
       finally:
         opened.set()
         held.result(60)
+
+
+def test_the_next_session_of_a_chief_that_has_left_takes_back_no_end():
+  with tf.Graph().as_default(), tf.Session() as session:
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)
+    step = tf.train.get_or_create_global_step()
+    chief, other = [sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(1.0), 2, replica_index=i, on_uneven="pad")
+                    for i in range(2)]
+    for optimizer in (chief, other):
+      optimizer.minimize(-w, step)
+    hook = chief.make_session_run_hook(True)
+    session.run(tf.global_variables_initializer())
+    session.run(other.local_step_init_op)
+    hook.after_create_session(session, tf.train.Coordinator())
+    session.run(other.leave_op)
+    hook.leave(session)
+    hook.end_all(session)
+    hook.after_create_session(session, tf.train.Coordinator())
+    state = rounds.view_rounds(session.run(chief.look))
+    assert (state.ended, state.left) == (1, [1, 1])
+
+
+@pytest.mark.slow
+def test_without_a_master_no_other_replica_is_awaited():
+  with tf.Graph().as_default(), tf.Session() as session:
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+    optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(1.0), 2, replica_index=0)
+    optimizer.minimize(-w, tf.train.get_or_create_global_step())
+    with pytest.raises(ValueError, match="every update needs 2 replicas, and a session without a"):
+      optimizer.make_session_run_hook(True).after_create_session(session, tf.train.Coordinator())

@@ -419,10 +419,17 @@ def test_it_is_used_like_tensorflows():
   with tf.Graph().as_default():
     optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
       tf.train.MomentumOptimizer(0.5, 0.9), np.int64(1))  # the only replica needs no index
-    with pytest.raises(ValueError, match="should be called after apply_gradients"):
+    with pytest.raises(ValueError, match=(
+        r"get_init_tokens_op\(\) should be called after apply_gradients\(\)\.")):
       optimizer.get_init_tokens_op()
-    with pytest.raises(ValueError, match="needs a global_step"):
+    with pytest.raises(ValueError, match=r"Should be called after apply_gradients\(\)\."):
+      optimizer.get_chief_queue_runner()
+    with pytest.raises(ValueError, match="apply_gradient should be called before using the hook"):
+      optimizer.make_session_run_hook(True).begin()
+    with pytest.raises(ValueError, match="Global step is required to check staleness"):
       optimizer.apply_gradients([])
+    with pytest.raises(ValueError, match="Must supply at least one variable"):
+      optimizer.apply_gradients([], tf.train.get_or_create_global_step())
     w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
     step = tf.train.get_or_create_global_step()
     train = optimizer.minimize(tf.square(w - 1.0), step)

@@ -121,8 +121,8 @@ def own_variable(index):
   (lambda index: tf.constant(1), LOCAL, r"a scalar of a floating type; tower 0's is int32"),
   (line, [], "at least one device, got none"),
   (line, "/device:CPU:0", "list of device strings, got the string '/device:CPU:0'"),
-  (line, ["/job:worker/tsk:0"], "'/job:worker/tsk:0' is no device string such as"),
-  (line, [None], "None is no device string such as"),
+  (line, ["/job:worker/tsk:0"], "'/job:worker/tsk:0' is not a device string such as"),
+  (line, [None], "None is not a device string such as"),
 ])
 def test_arguments_are_checked(tower_fn, devices, said):
   with pytest.raises(ValueError, match=said):

@@ -43,8 +43,8 @@ def test_an_import_of_tensorflow_is_answered_by_v1(old, new):
     "from tensorflow.core.framework import summary_pb2",
     "from tensorflow.models.rnn.ptb import reader", "from tensorflow import python, core",
     "from tensorflow.python.client import timeline, device_lib",
-    "import tensorflow.python.ops.array_ops as array_ops",
-    "from tensorflow.python.framework.ops import Tensor"])
+    "import tensorflow.python.ops.init_ops as init_ops",
+    "from tensorflow.python.framework.ops import _get_graph_from_inputs"])
 def test_what_is_not_replaced(statement):
   tree = ast.parse(statement)
   before = ast.dump(tree)
@@ -64,8 +64,16 @@ def test_what_is_not_replaced(statement):
     ("from tensorflow.python.platform import flags", "from tf1ps.v1.app import flags"),
     ("from tensorflow.python.ops import rnn, rnn_cell",
      "from tf1ps.v1 import nn as rnn; from tf1ps.v1.nn import rnn_cell"),
-    ("from tensorflow.python.ops import array_ops, math_ops, rnn_cell",
-     "from tensorflow.python.ops import array_ops, math_ops; from tf1ps.v1.nn import rnn_cell"),
+    ("from tensorflow.python.ops import init_ops, state_ops, rnn_cell",
+     "from tensorflow.python.ops import init_ops, state_ops; from tf1ps.v1.nn import rnn_cell"),
+    ("from tensorflow.python.training import training_ops",
+     "from tf1ps.v1.internals import training_training_ops as training_ops"),
+    ("from tensorflow.python.ops.control_flow_ops import cond, with_dependencies",
+     "from tf1ps.v1.internals.ops_control_flow_ops import cond, with_dependencies"),
+    ("import tensorflow.python.ops.array_ops as array_ops",
+     "import tf1ps.v1.internals.ops_array_ops as array_ops"),
+    ("from tensorflow.python.keras.datasets import mnist",
+     "from tf1ps.v1.keras.datasets import mnist"),
     ("from tensorflow.python.layers.layers import dense", "from tf1ps.v1.layers import dense"),
     ("from tensorflow.python.layers import core as layers_core, utils",
      "from tf1ps.v1 import layers as layers_core; from tensorflow.python.layers import utils"),
@@ -111,4 +119,17 @@ def late():
   assert lines["Raise"] == 13
   new = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
   assert sorted(node.lineno for node in new) == [1, 4, 4, 10]
+  compile(tree, "here", "exec")
+
+
+@pytest.mark.parametrize("old, new", [
+    ("import numpy as np\nnp.int", "import tf1ps.compat.old_numpy as np"),
+    ("import os, numpy\nx = numpy.float", "import os; import tf1ps.compat.old_numpy as numpy"),
+    ("from numpy import array, product", "from tf1ps.compat.old_numpy import array, product"),
+    ("import numpy as np\nnp.array; x.int", None), ("from numpy import array", None),
+    ("import numpy.linalg\nnumpy.int", None), ("from .numpy import int", None)])
+def test_a_removed_name_of_numpy_is_put_back(old, new):
+  tree = ast.parse(old)
+  assert imports.replace_numpy(tree) == (
+    [imports.Replacement(1, old.partition("\n")[0], new)] if new else [])
   compile(tree, "here", "exec")

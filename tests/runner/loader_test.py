@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
 import sys
 import traceback
 import types
@@ -85,7 +87,7 @@ def test_a_module_runs_by_its_name(folder, capsys):
       code, spec = loader.code_of_module(name, compiler)
       loader.run_code(code, spec.origin, spec)
     for name in "absent", "pack.absent", "json.absent":
-      with pytest.raises(loader.ProgramNotFoundError, match="no module " + name):
+      with pytest.raises(loader.ProgramNotFoundError, match="the module %s does not exist" % name):
         loader.code_of_module(name, compiler)
     write(folder / "pack" / "__init__.py", "import absent_library")
     del sys.modules["pack"]
@@ -122,12 +124,12 @@ def test_future_imports_of_the_loader_are_not_the_programs(folder):
   loader.run_code(loader.Compiler().compile_file(path), path)
 
 
-@pytest.mark.parametrize("mender", [None, python2.Python2()])
-def test_what_cannot_be_parsed_names_its_place(folder, mender):
+@pytest.mark.parametrize("converter", [None, python2.Python2()])
+def test_what_cannot_be_parsed_names_its_place(folder, converter):
   for name, data, line in (("a.py", b"x = 1\ny = = 2\n", 2), ("b.py", b"x = '\xe4'\n", None)):
     (folder / name).write_bytes(data)
     with pytest.raises(SyntaxError) as caught:
-      loader.Compiler(mender).compile_file(str(folder / name))
+      loader.Compiler(converter).compile_file(str(folder / name))
     assert caught.value.filename == str(folder / name)
     assert line is None or caught.value.lineno == line
 
@@ -137,3 +139,16 @@ def test_a_declared_encoding_is_kept(folder):
     "# coding: latin-1\nassert len('ä') == 1\nassert xrange(3)\n".encode("latin-1"))
   compiler = loader.Compiler(python2.Python2())
   loader.run_code(compiler.compile_file(str(folder / "train.py")), "train.py")
+
+
+@pytest.mark.any_tensorflow
+def test_tensorflow_is_quiet_whatever_part_is_imported_first(tmp_path):
+  (tmp_path / "program.py").write_text(
+    "from tensorflow.python.platform import gfile\nprint(gfile.Exists('/'))\n")
+  environment = dict(os.environ)
+  environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+  done = subprocess.run(
+    [sys.executable, "-c", "from tf1ps.cli import run; run.run(['program.py'])"],
+    cwd=str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True,
+    env=dict(environment, PYTHONPATH=os.getcwd()))
+  assert (done.stdout, done.stderr) == (b"True\n", b"")

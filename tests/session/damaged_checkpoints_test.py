@@ -11,7 +11,7 @@ import tf1ps
 from tests.checkpoint.damages import DAMAGES, PART, cut
 from tests.training import line_program, local_job
 from tf1ps.checkpoint import checkpoints
-from tf1ps.program import evaluator, export, prediction
+from tf1ps.program import evaluator, prediction, saved_model
 from tf1ps.program.contract import Program
 
 LINE = Program("line", line_program, line_program.input_fn, line_program.model_fn)
@@ -52,11 +52,12 @@ def evaluate(directory):
 
 def predict(directory):
   output = os.path.join(directory, "y.csv")
-  return step_of(prediction.predict(LINE, directory, output, batch_size=4))
+  return step_of(prediction.predict_examples(LINE, directory, output, batch_size=4))
 
 
 def export_model(directory):
-  return step_of(export.export_saved_model(LINE, directory, os.path.join(directory, "exported")))
+  return step_of(saved_model.export_saved_model(
+    LINE, directory, os.path.join(directory, "exported")))
 
 
 def step_of(result):
@@ -117,7 +118,7 @@ def test_training_goes_on_from_the_good_one_and_drops_the_damaged_one(tmp_path):
 def test_a_job_of_several_epochs_counts_those_of_the_good_one(tmp_path):
   def train(epochs):
     return local_job.train(checkpoint_dir=str(tmp_path), epochs=epochs, batch_size=40,
-                           save_checkpoints_steps=4)
+                           save_checkpoints="steps:4")
 
   assert train(1).global_step == 10
   assert (tmp_path / "model.ckpt-10.epochs.json").exists()

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 
 import pytest
 
+from tests import harness
 from tests.training import local_server
 from tf1ps.session import ending
 from tf1ps.session import membership as membership_lib
@@ -57,7 +59,7 @@ def test_one_that_only_serves_is_not_waited_for(part, workers):
 
 def test_one_that_failed_is_named_with_its_reason(part, workers, caplog):
   workers[0].say(run=part.run_id, state=DONE)
-  workers[1].say(run=part.run_id, state=FAILED, reason="ValueError: mine", pid=4710)
+  workers[1].say(run=part.run_id, state=FAILED, reason="ValueError: mine", process="4710")
   began = time.monotonic()
   assert wait(part) == ["/job:worker/task:2 failed: ValueError: mine"]
   assert LOST_AFTER / 2 < time.monotonic() - began < LOST_AFTER + 20.0  # it may be started again
@@ -75,13 +77,13 @@ def test_one_of_the_same_process_cannot_be_started_again(part, workers):
 @pytest.mark.parametrize("comes", [dict(state=DONE), dict(state=FAILED, reason="KeyError: later")])
 def test_one_that_failed_and_was_started_again(part, workers, comes):
   workers[0].say(run=part.run_id, state=DONE)
-  workers[1].say(run=part.run_id, state=FAILED, reason="ValueError: mine", pid=4710)
+  workers[1].say(run=part.run_id, state=FAILED, reason="ValueError: mine", process="4710")
   rounds = []
 
   def each_round():
     rounds.append(1)
     if len(rounds) == 3:
-      workers[1].say(run="", state=heartbeat.MEMBER_STARTING, pid=4711, reason="")
+      workers[1].say(run="", state=heartbeat.MEMBER_STARTING, process="4711", reason="")
     if len(rounds) == 6:
       workers[1].say(run=part.run_id, **comes)
     if len(rounds) == 9:
@@ -128,6 +130,64 @@ def test_what_an_earlier_runs_worker_left_says_nothing(part, workers):
   assert wait(part) == ["/job:worker/task:2 never joined"]
 
 
+@contextlib.contextmanager
+def chiefs(directory, name):
+  """Yields what begins the chief's next process in a directory, on a ps that has no records."""
+  parts = []
+
+  def begin():
+    of = local_server.record("%s-%d" % (name, len(parts)), LOST_AFTER)
+    part = membership_lib.Membership(of, str(directory))
+    parts.append(part)
+    part.start()
+    part.adopt([])
+    part.begin_initialisation()
+    part.mark_initialised([])
+    return part
+
+  try:
+    yield begin
+  finally:
+    for part in parts:
+      part.stop()
+
+
+@pytest.mark.parametrize("has_left, has_failed", [(True, False), (False, False), (True, True)])
+def test_one_that_did_its_part_before_the_chief_and_the_ps_were_lost(
+    tmp_path, has_left, has_failed):
+  with chiefs(tmp_path, "lost-%s-%s" % (has_left, has_failed)) as begin:
+    first = begin()
+    if has_left:
+      local_server.Worker(first.record, 1).say(run=first.run_id, state=DONE, process="4710")
+      harness.wait_until(lambda: "4710" in first.heartbeat.get("heard"))
+    if has_failed:
+      first.report(FAILED, "signal 15")
+    first.stop()
+    again = begin()
+    if not has_left:
+      local_server.Worker(again.record, 1).say(run=first.run_id, state=DONE)
+    assert again.run_id != first.run_id
+    assert wait(again) == ["/job:worker/task:2 never joined"]
+    again.release()
+    assert wait(begin()) == ["/job:worker/task:%d never joined" % index for index in (1, 2)]
+
+
+def test_one_that_did_its_part_and_has_one_again_in_the_next_run(tmp_path):
+  def say(part, state, process):
+    local_server.Worker(part.record, 1).say(run=part.run_id, state=state, process=process)
+    harness.wait_until(lambda: process in [m.process for m in part.heartbeat.members()])
+    part.heartbeat.beat()
+
+  with chiefs(tmp_path, "again") as begin:
+    first = begin()
+    say(first, DONE, "4710")
+    first.stop()
+    second = begin()
+    say(second, TRAINING, "4711")
+    second.stop()
+    assert wait(begin()) == ["/job:worker/task:%d never joined" % index for index in (1, 2)]
+
+
 @PATIENT
 def test_one_that_lives_and_makes_no_step_is_given_up(part, workers):
   workers[0].say(run=part.run_id, state=DONE)
@@ -139,7 +199,7 @@ def test_one_that_lives_and_makes_no_step_is_given_up(part, workers):
     rounds.append(time.monotonic())
 
   assert wait(part, 0.7, each_round) == [
-    "/job:worker/task:2 has made no step for 1 s (--end_timeout)"]
+    "/job:worker/task:2 has made no step for 1 s (end_timeout)"]
   assert 0.7 < rounds[-1] - rounds[0] < 20.0
 
 

@@ -82,8 +82,8 @@ def test_what_nothing_initialises_is_named():
   with tf.Session() as session:
     initialise.restore_or_initialise(session, scaffold, None)
     with pytest.raises(initialise.SessionCreationError, match=(
-        "6 variables are not initialised, such as forgotten0, forgotten1, forgotten2, forgotten3, "
-        "forgotten4: ")):
+        "^Init operations did not make model ready. Variables not initialized: forgotten0, "
+        "forgotten1, forgotten2, forgotten3, forgotten4 and 1 more. The init_op")):
       initialise.initialise_locally(session, scaffold)
 
 

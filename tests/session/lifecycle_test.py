@@ -22,19 +22,19 @@ def end_by_itself(task):
 @pytest.mark.slow
 def test_blocked_workers_are_named_by_the_chief(start, tmp_path):
   go_on = tmp_path / "go on"  # the chief comes to its end when the others stand where they shall
-  job = Job(start, num_workers=3, flags=["--examples=960", "--end_timeout=2"])
+  job = Job(start, num_workers=3, end_timeout=2, flags=["--examples=960"])
   ps, chief = job.ps(), job.worker(0, "--block_at=5", "--block_until=%s" % go_on)
   blocked = [job.worker(index, "--block_at=5") for index in (1, 2)]
   for worker in blocked:
     worker.wait_for("holds step 5")
   blocked[0].signal(signal.SIGINT)
   assert end_by_itself(blocked[0]) == 130
-  assert blocked[0].lines[-1] == "worker 1: ended by signal 2, exit code 130"
+  assert blocked[0].last_line == "worker 1: ended by signal 2, exit code 130"
   go_on.write_text("")
   assert codes(chief, ps) == [1, 1]
   assert ("trained on its part of --examples=960, and the job failed: /job:worker/task:1 failed: "
-          "ended by signal 2; /job:worker/task:2 has made no step for 2 s (--end_timeout)"
-          ) in chief.lines[-1]
+          "ended by signal 2; /job:worker/task:2 has made no step for 2 s (end_timeout)"
+          ) in chief.last_line
 
 
 @pytest.mark.slow

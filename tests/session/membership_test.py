@@ -15,12 +15,14 @@ import tensorflow.compat.v1 as tf
 
 import tf1ps
 from tests import cluster_tasks, harness
+from tests.survival import matrix_job
 from tests.training import local_loop, local_server
 from tf1ps.cluster import description as cluster_lib
 from tf1ps.cluster import server as server_lib
-from tf1ps.compat import worker_service
+from tf1ps.compat import own_identity, worker_service
 from tf1ps.session import membership as membership_lib
-from tf1ps.state import containers, control, heartbeat, run
+from tf1ps.session import run_records, takeover
+from tf1ps.state import containers, control, heartbeat, run, run_status
 
 SIGNATURE = [["w:0", "()", "float32", "", "resource"]]
 
@@ -43,14 +45,14 @@ def make(request):
 
 def runs(part):
   """What the records say of the run, whatever the part believes."""
-  return membership_lib.RunRecords(part.record).runs()
+  return run_records.RunRecords(part.record).runs()
 
 
 def make_worker(chief):
   """Worker 1's part in the job of a chief, with heartbeats through the chief's server."""
   of = chief.record._replace(cluster=dataclasses.replace(chief.cluster, task_index=1))
   part = membership_lib.Membership(of)
-  part.heartbeat = heartbeat.Heartbeat(
+  part.heartbeat = part.watch.heartbeat = heartbeat.Heartbeat(
     local_server.table(chief.record), of.cluster.task, "worker", of.container, 20.0)
   return part
 
@@ -82,7 +84,7 @@ def test_a_chief_that_finds_nothing_begins_a_run(make, tmp_path):
   part.mark_initialised(SIGNATURE)
   (found,) = runs(part)
   assert (found.initialised, found.signature) == (True, SIGNATURE)
-  assert run.RunFile(str(tmp_path)).read()[:2] == (part.run_id, run.RUN_RUNNING)
+  assert run.RunFile(str(tmp_path)).read()[:2] == (part.run_id, run_status.RUN_RUNNING)
 
 
 def test_its_run_is_known_by_the_file_in_the_directory(make, tmp_path):
@@ -102,7 +104,7 @@ def test_what_is_not_this_runs_live_state(make, tmp_path, case):
   if "ended" in case:
     first.release()
   if case == "ended unsaid":
-    run.RunFile(str(tmp_path / "one")).write(first.run_id, run.RUN_RUNNING, 0)
+    run.RunFile(str(tmp_path / "one")).write(first.run_id, run_status.RUN_RUNNING, 0)
   if case == "no file":
     (tmp_path / "one" / run.RunFile.NAME).unlink()
   again = make(tmp_path / ("two" if case == "other directory" else "one"))
@@ -124,6 +126,152 @@ def test_without_a_directory_only_what_another_member_keeps_alive(make):
   assert again.adopt(SIGNATURE) and again.run_id == first.run_id
   worker.say(state=heartbeat.MEMBER_DONE)
   assert not make().adopt(SIGNATURE)
+
+
+class Living(object):
+  """Another run on the ps, whose worker 1 sends a heartbeat whenever its caller looks."""
+
+  def __init__(self, make, directory):
+    self.chief = make(directory)
+    initialise(self.chief)
+    self._worker = local_server.Worker(self.chief.record, 1)
+    self.beat()
+
+  def beat(self):
+    self._worker.say(run=self.chief.run_id, state=heartbeat.MEMBER_TRAINING)
+
+
+@pytest.mark.parametrize("case", [
+  "other directory", "no file", "damaged file", "another run's file", "begun and killed"])
+def test_a_chief_that_does_not_know_its_run_any_more_takes_over_what_lives(make, tmp_path, case):
+  living = Living(make, tmp_path / "one")
+  (tmp_path / "one" / "checkpoint").write_text("damaged, as the file beside it may be")
+  file = tmp_path / "one" / run.RunFile.NAME
+  if case == "no file":
+    file.unlink()
+  if case == "damaged file":
+    file.write_text("{")
+  if case == "another run's file":  # an older one, from a copy of the directory
+    run.RunFile(str(tmp_path / "one")).write("older", run.RUN_ENDED, 7)
+  if case == "begun and killed":  # a chief that was killed before it looked at the ps
+    run.RunFile(str(tmp_path / "one")).write("new", run_status.RUN_RUNNING, -1)
+  directory = tmp_path / ("two" if case == "other directory" else "one")
+  again = make(directory)
+  assert again.adopt(SIGNATURE, living.beat) and again.run_id == living.chief.run_id
+  again.mark_initialised(SIGNATURE)
+  assert run.RunFile(str(directory)).read()[:2] == (living.chief.run_id, run_status.RUN_RUNNING)
+
+
+@pytest.mark.parametrize("case, reason", [
+  ("graph", "its graph has other variables"),
+  ("run", "its directory has run theirs"),
+  ("checkpoints", "its directory has checkpoints of another run"),
+  ("own", "it is the chief of run mine")])
+def test_a_chief_of_another_run_is_refused_and_clears_nothing(make, tmp_path, case, reason):
+  living, two = Living(make, tmp_path / "one"), tmp_path / "two"
+  two.mkdir()
+  if case == "run":
+    run.RunFile(str(two)).write("theirs", run_status.RUN_ENDED, 7)
+    run.RunFile(str(two)).write("theirs", run_status.RUN_FAILED, 7, may_resume=True)
+  if case == "checkpoints":
+    with tf.Graph().as_default(), tf.Session() as session:
+      step = tf.train.get_or_create_global_step()
+      session.run(step.initializer)
+      tf.train.Saver().save(session, str(two / "model.ckpt"), step)
+  again = make(two)
+  again.run_id = "mine" if case == "own" else ""
+  with pytest.raises(takeover.LivingRunError, match=(
+      r"^/job:worker/task:1 \(process %d on .*\) trains run %s on the ps, whose chief on .* saves "
+      r"into %s/one. The chief here, on .* with the checkpoint directory %s/two, cannot go on with "
+      r"that run: %s\. End" % (
+        os.getpid(), living.chief.run_id, tmp_path, tmp_path, reason))):
+    again.adopt([] if case == "graph" else SIGNATURE, living.beat)
+  assert runs(again)[0].id == living.chief.run_id
+
+
+def test_a_chief_that_restores_its_run_needs_no_room_on_the_disk(make, tmp_path):
+  try:
+    disk = matrix_job.Disk(tmp_path)
+  except matrix_job.NotPermitted as error:
+    pytest.skip(str(error))
+  try:
+    part = make(tmp_path)
+    part.start()
+    initialise(part)
+    part.heartbeat.set(global_step=7)
+    disk.fill()
+    initialise(part)
+    assert run.RunFile(disk.folder).read()[:3] == (part.run_id, run_status.RUN_RUNNING, 7)
+    part.stop()
+  finally:
+    disk.close()
+
+
+def test_another_disk_at_the_same_path_is_another_directory(make, tmp_path):
+  """Containers with one host name may have a disk each."""
+  (tmp_path / "one").mkdir()
+  living = Living(make, tmp_path / "one")
+  (tmp_path / "one").rename(tmp_path / "away")
+  (tmp_path / "one").mkdir()
+  run.RunFile(str(tmp_path / "one")).write("theirs", run_status.RUN_ENDED, 7)
+  with pytest.raises(takeover.LivingRunError, match="its directory has run theirs"):
+    make(tmp_path / "one").adopt(SIGNATURE, living.beat)
+  (tmp_path / "one" / run.RunFile.NAME).unlink()
+  assert make(tmp_path / "one").adopt(SIGNATURE, living.beat)
+
+
+def test_members_that_have_fallen_silent_keep_no_run(make, tmp_path):
+  Living(make, tmp_path / "one")
+  again = make(tmp_path / "two", heartbeat_timeout=0.5)
+  assert not again.adopt(SIGNATURE) and again.run_id == ""
+
+
+def test_another_chief_of_the_same_name_keeps_its_run(make, tmp_path):
+  """Two jobs with one container on a persistent ps: each overwrites the other's heartbeats."""
+  first = make(tmp_path / "one")
+  initialise(first)
+  first.heartbeat.set(process="another")
+  first.heartbeat.beat()
+  again = make(tmp_path / "two")
+  with pytest.raises(takeover.LivingRunError, match="^/job:worker/task:0 .* other variables"):
+    again.adopt([], first.heartbeat.beat)
+
+
+@pytest.mark.parametrize("first_to_beat", ["chief", "worker"])
+def test_a_run_whose_chief_lives_is_not_taken_over(make, tmp_path, set_timing, first_to_beat):
+  set_timing(takeover, heartbeat_interval=20.0, fast_poll_interval=0.01)  # until it is seen
+  living = Living(make, tmp_path / "one")
+  living.chief.heartbeat.set(process="another")
+  living.chief.heartbeat.beat()
+  looks = []
+
+  def beat():
+    looks.append(1)
+    if first_to_beat == "chief" or len(looks) > 3:
+      living.chief.heartbeat.beat()
+    living.beat()
+
+  again = make(tmp_path / "two")
+  with pytest.raises(takeover.LivingRunError, match=(
+      "^/job:worker/task:0 .* cannot go on with that run: the run has a chief that lives. End")):
+    again.adopt(SIGNATURE, beat)
+
+
+@pytest.mark.parametrize("error", [
+  tf.errors.InternalError, tf.errors.FailedPreconditionError, tf.errors.NotFoundError])
+def test_an_error_of_a_run_whose_state_was_cleared_is_named(make, error):
+  worker = make()
+  worker.is_chief = False  # it plays a worker here
+  initialise(make())
+  worker.join(*runs(worker))
+  found = error(None, None, "Invalid variable reference.")
+  assert worker.explain(found) is found
+  other = make()
+  initialise(other)
+  meaning = worker.explain(found)
+  assert isinstance(meaning, tf.errors.AbortedError) and other.run_id in meaning.message
+  mistake = ValueError("a mistake of the program")
+  assert worker.explain(mistake) is mistake
 
 
 def test_who_joins_a_run_is_heard_at_once(make):
@@ -187,8 +335,8 @@ def test_what_another_run_left_is_cleared(make):
 
 def test_a_ps_may_wait_for_a_queue_where_its_program_has_sessions(make, monkeypatch):
   part = make()
-  records, (task,) = membership_lib.RunRecords(part.record), part.holders
-  monkeypatch.setattr(membership_lib, "record_of_task", lambda task: None)  # as in another process
+  records, (task,) = run_records.RunRecords(part.record), part.state_tasks
+  monkeypatch.setattr(run_records, "record_of_task", lambda task: None)  # as in another process
   for has_sessions in (True, False):
     local_server.table(part.record).put({
       control.CLUSTER_RECORD: part.cluster.to_json(),
@@ -212,9 +360,9 @@ def test_the_release_is_the_end(make, tmp_path):
   part.heartbeat.set(global_step=7)
   part.release()
   assert runs(part)[0][1:4] == (True, True, False)
-  assert run.RunFile(str(tmp_path)).read()[:3] == (part.run_id, run.RUN_ENDED, 7)
+  assert run.RunFile(str(tmp_path)).read()[:3] == (part.run_id, run_status.RUN_ENDED, 7)
   part.heartbeat.beat()  # a late one changes nothing
-  assert run.RunFile(str(tmp_path)).read().state == run.RUN_ENDED
+  assert run.RunFile(str(tmp_path)).read().state == run_status.RUN_ENDED
 
 
 def test_a_failure_is_told(make, tmp_path):
@@ -224,7 +372,7 @@ def test_a_failure_is_told(make, tmp_path):
   assert runs(part)[0][1:4] == (True, True, True)
   part.report(heartbeat.MEMBER_FAILED, "later")
   found = run.RunFile(str(tmp_path)).read()
-  assert (found.state, found.reason, found.may_resume) == (run.RUN_FAILED, "NaN", False)
+  assert (found.state, found.reason, found.may_resume) == (run_status.RUN_FAILED, "NaN", False)
 
 
 def test_a_chief_that_failed_says_why_and_goes_on_when_it_is_back(make, tmp_path):
@@ -235,11 +383,11 @@ def test_a_chief_that_failed_says_why_and_goes_on_when_it_is_back(make, tmp_path
   first.report(heartbeat.MEMBER_FAILED, "ended by signal 15")
   first.stop()
   found = run.RunFile(str(tmp_path)).read()
-  assert (found.state, found.global_step) == (run.RUN_FAILED, 7)
+  assert (found.state, found.global_step) == (run_status.RUN_FAILED, 7)
   assert (found.reason, found.may_resume) == ("ended by signal 15", True)
   again = make(tmp_path)
   assert again.adopt(SIGNATURE) and again.run_id == first.run_id
-  assert run.RunFile(str(tmp_path)).read().state == run.RUN_RUNNING
+  assert run.RunFile(str(tmp_path)).read().state == run_status.RUN_RUNNING
 
 
 def test_the_heartbeat_tells_the_directory_that_the_run_lives(make, tmp_path):
@@ -253,7 +401,7 @@ def test_the_heartbeat_tells_the_directory_that_the_run_lives(make, tmp_path):
 def test_its_own_end_is_reported(make):
   part = make()
   assert part.report(heartbeat.MEMBER_FAILED, "a reason", limit=5.0)
-  member = part.chief_member()
+  member = part.watch.chief()
   assert (member.state, member.reason, member.role) == (
     heartbeat.MEMBER_FAILED,
     "a reason",
@@ -316,11 +464,11 @@ def test_a_worker_is_told_of_another_run(make):
   part = make()
   part.is_chief = False  # it plays a worker here
   told = []
-  part.on_new_run(told.append)
+  part.at_loss(lambda error: told.append(error.message))
   part.heartbeat.beat()
   part.join(run.RunRecord("one", True, False, False, {}, [], 1))
   for run_id, writes in (("one", 1), ("one", 2), ("two", 1)):
-    membership_lib.RunRecords(part.record).write(
+    run_records.RunRecords(part.record).write(
       run.RunRecord(run_id, True, False, False, {}, [], writes))
     part.heartbeat.beat()
   assert told == ["the chief began another run (two)"]
@@ -336,7 +484,7 @@ def test_a_worker_says_once_that_the_chief_has_left(make, caplog):
   for _ in range(2):
     part.heartbeat.beat()
   assert _warnings(caplog) == [
-    "the chief %s has failed (ended by signal 15). The others train on, and no checkpoint is saved "
+    "the chief %s failed: ended by signal 15. The others train on, and no checkpoint is saved "
     "until it is back" % part.cluster.chief.name]
 
 
@@ -376,21 +524,21 @@ RUN = run.RunRecord(id="one", initialised=True, ended=False, failed=False, jobs=
 
 
 def test_a_run_is_read_as_it_was_written():
-  records = membership_lib.RunRecords(local_server.record("run_records.a"))
-  assert [task.name for task in records.holders] == ["/job:worker/task:0"]
+  records = run_records.RunRecords(local_server.record("run_records.a"))
+  assert [task.name for task in records.state_tasks] == ["/job:worker/task:0"]
   assert records.runs() == [None]
   records.write(RUN)
   assert records.runs() == [RUN]
   records.write_where_possible(RUN._replace(ended=True))
   assert records.runs() == [RUN._replace(ended=True)]
-  assert membership_lib.RunRecords(local_server.record("run_records.b")).runs() == [None]
+  assert run_records.RunRecords(local_server.record("run_records.b")).runs() == [None]
   records.close()
 
 
 def test_what_a_holder_was_told_of_the_cluster():
   of = local_server.record("run_records.c")
   local_server.table(of).put({control.CLUSTER_RECORD: {"worker": {"0": "a:1"}}})
-  assert membership_lib.RunRecords(of).clusters() == {of.cluster.task: {"worker": {"0": "a:1"}}}
+  assert run_records.RunRecords(of).clusters() == {of.cluster.task: {"worker": {"0": "a:1"}}}
   local_server.table(of).put({control.CLUSTER_RECORD: of.cluster.to_json()})
 
 
@@ -405,9 +553,9 @@ def test_a_ps_of_this_process_that_never_joins_is_not_waited_for(monkeypatch):
   ps, worker = harness.addresses(2)
   spec = {"ps": [ps], "worker": [worker]}
   _servers.extend(tf1ps.Server(spec, job, 0) for job in spec)
-  monkeypatch.setattr(membership_lib, "time", types.SimpleNamespace(
+  monkeypatch.setattr(run_records, "time", types.SimpleNamespace(
     monotonic=time.monotonic, sleep=sleep))
-  records = membership_lib.RunRecords(_servers[1].record)
+  records = run_records.RunRecords(_servers[1].record)
   assert records.clusters() == {
     _servers[0].cluster.task: {"ps": {"0": ps}, "worker": {"0": worker}}}
   records.close()
@@ -423,8 +571,8 @@ def test_a_process_whose_task_another_one_is_stays_silent(make, set_timing):
   first.heartbeat.beat()  # the first one of its thread may not have arrived yet
   second = membership_lib.Membership(first.record._replace(is_proven=False))
   second.start()
-  with pytest.raises(membership_lib.TaskHeldError, match="task:0 is already process .*; this one"):
-    second.check_holder()
+  with pytest.raises(membership_lib.TaskHeldError, match="task:0 is already process .*; this p"):
+    second.check_not_held()
   assert not second.report(heartbeat.MEMBER_FAILED, "refused")
   assert second.heartbeat.silence is None  # it has sent nothing
   first.stop()
@@ -446,7 +594,7 @@ def test_a_session_is_refused_while_another_process_is_its_task(make, unproven):
   first.start()
   harness.wait_until(lambda: first.heartbeat.silence is not None)
   model = local_loop.Model()
-  with pytest.raises(membership_lib.TaskHeldError, match="task:0 is already process .*; this one"):
+  with pytest.raises(membership_lib.TaskHeldError, match="task:0 is already process .*; this p"):
     with tf1ps.MonitoredTrainingSession(unproven.target) as session:
       session.run(model.train_op)
   assert runs(first) == [None]  # the first one's state is as it was
@@ -474,7 +622,7 @@ def test_a_process_takes_the_task_of_one_that_is_gone(make, set_timing, left):
   if left == "the end":
     first.report(heartbeat.MEMBER_DONE, "done")
   second = membership_lib.Membership(first.record._replace(is_proven=False))
-  second.check_holder()
+  second.check_not_held()
   second.prove()
   harness.wait_until(lambda: second.heartbeat.silence is not None)
   second.stop()
@@ -490,13 +638,13 @@ def test_the_steps_that_a_ps_takes_along_are_counted_once(make):
   assert chief.roll_back(20) == 0
   chief.heartbeat.set(global_step=25)
   chief.heartbeat.beat()
-  assert chief.roll_back(20) == 5 and chief.rolled_back == 35
+  assert chief.roll_back(20) == 5 and chief.watch.rolled_back == 35
 
 
 def test_the_steps_of_a_run_that_was_cut_off_count(make, tmp_path):
   first = make(tmp_path)
   initialise(first)
-  run.RunFile(str(tmp_path)).write(first.run_id, run.RUN_RUNNING, 40)
+  run.RunFile(str(tmp_path)).write(first.run_id, run_status.RUN_RUNNING, 40)
   again = make(tmp_path)
   again.start()
   assert again.roll_back(30) == 10
@@ -504,6 +652,77 @@ def test_the_steps_of_a_run_that_was_cut_off_count(make, tmp_path):
   after_the_end = make(tmp_path)
   after_the_end.start()
   assert after_the_end.roll_back(30) == 0
+
+
+def test_a_session_that_one_task_loses_ends_those_of_the_others(make):
+  chief, ended = make(), []
+  initialise(chief)
+  chief.begin_session()
+  chief.at_loss(ended.append)
+  worker = local_server.Worker(chief.record, 1)
+  for run_id, session in ((chief.run_id, 1), ("another", -1), (chief.run_id, -2)):
+    worker.say(run=run_id, session=session)
+    chief.heartbeat.beat()
+  assert not ended
+  worker.say(session=-1)
+  chief.heartbeat.beat()
+  assert isinstance(ended[0], tf.errors.AbortedError)
+  assert ended[0].message == "/job:worker/task:1 begins a new session: this task begins one, too"
+
+
+def test_behind_its_last_step_no_other_task_ends_its_session(make):
+  chief, ended = make(), []
+  initialise(chief)
+  chief.begin_session()
+  chief.at_loss(ended.append)
+  chief.is_over = True
+  local_server.Worker(chief.record, 1).say(run=chief.run_id, session=-1)
+  chief.heartbeat.beat()
+  chief.unless_over(lambda: ended.append("gone"))
+  assert not ended
+  chief.is_over = False
+  chief.unless_over(lambda: ended.append("gone"))
+  assert ended == ["gone"]
+
+
+def test_a_worker_that_has_lost_its_session_waits_for_the_next_restore(make):
+  chief, ended = make(), []
+  initialise(chief)
+  chief.begin_session()
+  chief.heartbeat.beat()
+  worker = make_worker(chief)
+  worker._records = chief._records  # which its server, that of the chief, can read
+  worker.at_loss(ended.append)
+
+  def look():
+    worker.heartbeat.beat()
+    worker._look_at_sessions()
+
+  try:
+    worker.join(worker.find_run())
+    assert worker.find_run().writes == 1  # a try that has failed before its session began
+    worker.begin_session()
+    look()
+    assert not ended
+    worker.end_session()
+    assert worker.find_run() is None
+    initialise(chief)
+    worker.join(worker.find_run())
+    worker.begin_session()
+    look()
+    assert not ended
+    chief.begin_session()
+    chief.end_session()
+    look()
+    assert [error.message for error in ended] == [
+      "/job:worker/task:0 begins a new session: this task begins one, too"]
+    initialise(chief)
+    chief.begin_session()
+    chief.heartbeat.beat()
+    look()
+    assert len(ended) == 2
+  finally:
+    worker.stop()
 
 
 def test_a_report_that_is_lost_with_a_ps_still_counts(make):
@@ -562,7 +781,7 @@ def test_a_worker_repeats_its_report_until_the_chief_has_read_it(make):
   harness.wait_until(lambda: is_done(chief), what="the report again")
   assert report.is_alive()
   chief.heartbeat.beat()
-  assert chief.heartbeat.get("heard") == "/job:worker/task:1=%d" % os.getpid()
+  assert chief.heartbeat.get("heard") == "/job:worker/task:1=" + own_identity()
   report.join(10.0)
   assert not report.is_alive()
   forget_all(chief)

@@ -9,10 +9,12 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tests import harness
 from tests.pipeline import classic
 from tests.training import local_loop, local_server
 from tf1ps import cluster
 from tf1ps.checkpoint import checkpoints
+from tf1ps.graph import TooLargeError
 from tf1ps.session import initialise
 
 
@@ -302,8 +304,8 @@ def test_close_instead_of_with(tmp_path):
 
 
 @pytest.mark.parametrize("kwargs, text", [
-  ({"save_checkpoint_secs": 5, "save_checkpoint_steps": 6}, "save_checkpoint_secs or "
-   "save_checkpoint_steps, not both; got 5 and 6"),
+  ({"save_checkpoint_secs": 5, "save_checkpoint_steps": 6}, "^Can not provide both every_secs and "
+   "every_steps: give save_checkpoint_secs or save_checkpoint_steps, not both; got 5 and 6"),
   ({"save_summaries_secs": 5, "save_summaries_steps": 6}, "save_summaries_secs or "
    "save_summaries_steps, not both; got 5 and 6"),
   ({"start_timeout": 0}, "start_timeout must be a positive number of seconds, got 0"),
@@ -317,12 +319,38 @@ def test_arguments_that_cannot_be_are_refused(kwargs, text):
     tf1ps.MonitoredTrainingSession(**kwargs)
 
 
+@pytest.mark.parametrize("target", ["", "ours"])
+def test_a_variable_that_no_message_can_hold_is_refused_first(target, tmp_path):
+  target = target and local_server.record("monitored").target
+  with tf.device("/job:worker/task:1"):
+    table = tf.get_variable("table", [2 ** 29], use_resource=True)
+  with tf.device("/job:worker/task:0"):
+    tf.reduce_sum(table)
+  with pytest.raises(TooLargeError, match="variable table has 2147483648 bytes, and the operation"):
+    tf1ps.MonitoredTrainingSession(target, checkpoint_dir=str(tmp_path / "new"))
+  assert not (tmp_path / "new").exists() and not tf.get_default_graph().finalized
+
+
 def test_who_is_chief_is_a_matter_of_the_cluster():
   local_loop.Model()
   target = local_server.record("monitored").target
   with pytest.raises(ValueError, match="is_chief=False, but the chief of /job:worker/task:0's "
                      "cluster is /job:worker/task:0"):
     tf1ps.MonitoredTrainingSession(target, False, start_timeout=1)
+
+
+def test_a_float_global_step_counts_for_every_hook(tmp_path):
+  server = tf1ps.Server({"worker": harness.addresses(1)}, "worker", 0)
+  step = tf.get_variable("global_step", [], initializer=tf.constant_initializer(0))
+  x = tf.get_variable("x", [], initializer=tf.zeros_initializer())
+  train_op = tf.train.GradientDescentOptimizer(0.1).minimize(tf.square(x - 1.0), step)
+  with tf1ps.MonitoredTrainingSession(server.target, checkpoint_dir=str(tmp_path), hooks=[
+      tf.train.StopAtStepHook(last_step=3),
+      tf.train.SummarySaverHook(2, output_dir=str(tmp_path), summary_op=tf.summary.scalar("x", x))
+  ]) as session:
+    while not session.should_stop():
+      session.run(train_op)
+  assert checkpoints.latest_checkpoint(str(tmp_path)).endswith("-3")
 
 
 def checkpoints_of(directory, **kwargs):

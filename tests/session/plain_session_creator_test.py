@@ -8,7 +8,8 @@ import tensorflow.compat.v1 as tf
 from tests import harness
 from tests.training import local_loop, stock_tasks
 from tf1ps.checkpoint import checkpoints
-from tf1ps.session import initialise, plain_session_creator
+from tf1ps.session import initialise, session_creator
+from tf1ps.session.settings import SessionSettings
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +19,8 @@ def graph():
 
 
 def make(**kwargs):
-  kwargs = dict({"master": "", "is_chief": True, "scaffold": tf.train.Scaffold()}, **kwargs)
-  return plain_session_creator.PlainSessionCreator(**kwargs)
+  kwargs = dict({"is_chief": True, "scaffold": tf.train.Scaffold()}, **kwargs)
+  return session_creator.PlainSessionCreator(SessionSettings(**kwargs))
 
 
 def test_initialises_what_is_local_and_what_is_not():
@@ -67,7 +68,7 @@ def test_the_end_of_data_in_it_is_an_error():
 
 
 def test_what_may_pass_is_tried_again_until_the_limit(set_timing):
-  set_timing(plain_session_creator, retry_pause=0.01)
+  set_timing(session_creator, retry_pause=0.01)
   local_loop.Model()
   left = [2]
 
@@ -83,6 +84,35 @@ def test_what_may_pass_is_tried_again_until_the_limit(set_timing):
   creator = make(scaffold=tf.train.Scaffold(init_fn=init_fn), start_timeout=0.2)
   with pytest.raises(initialise.SessionCreationError, match="no session on '' within 0 s: not yet"):
     creator.create_session()
+
+
+@pytest.mark.parametrize("asks, text", [
+  (True, "^Variables not initialized: global_step, x. A session without a master is this process"),
+  (False, "^Init operations did not make model ready. Variables not initialized: global_step, x.")])
+def test_without_a_master_no_chief_is_awaited(asks, text):
+  local_loop.Model()
+  ready = None if asks else tf.zeros([0], tf.string)
+  with pytest.raises(initialise.SessionCreationError, match=text):
+    make(is_chief=False, scaffold=tf.train.Scaffold(
+      ready_for_local_init_op=ready)).create_session()
+
+
+def test_a_worker_without_a_master_that_needs_no_chief_is_ready():
+  local = tf.get_local_variable("local", [], initializer=tf.constant_initializer(3.0))
+  with make(is_chief=False).create_session() as session:
+    assert session.run(local) == 3.0
+
+
+@pytest.mark.parametrize("which", ["init_op", "local_init_op"])
+def test_an_initialisation_that_waits_for_ever_ends_at_the_limit(which):
+  never = tf.queue.FIFOQueue(1, [tf.int32], [[]]).dequeue().op
+  creator = make(scaffold=tf.train.Scaffold(**{which: never}), max_wait_secs=0.2)
+  with pytest.raises(initialise.SessionTimeoutError, match=(
+      "^Session was not ready after waiting 0 secs .max_wait_secs.: an init_op, a restore or a "
+      "local_init_op has not ended")) as caught:
+    creator.create_session()
+  assert isinstance(caught.value, tf.errors.DeadlineExceededError)
+  assert isinstance(caught.value, initialise.SessionCreationError) and creator.session is None
 
 
 @pytest.mark.slow
@@ -106,9 +136,9 @@ def test_a_worker_is_ready_when_the_chief_is(start, tmp_path):
 def test_a_chief_that_never_comes_is_an_error_with_the_names(start):
   task = start("worker", stock_tasks.wait_for_a_chief, harness.addresses(1))
   assert task.wait() == 0
-  line = task.wait_for("SessionCreationError")
-  assert re.search(r"the chief has not initialised 2 variables, such as global_step, x, within 2 s "
-                   r"\(max_wait_secs\)", line)
+  line = task.wait_for("SessionTimeoutError")
+  assert re.search(r"Session was not ready after waiting 2 secs \(max_wait_secs\): Variables not "
+                   r"initialized: global_step, x\. The chief initialises them", line)
   assert float(line.split()[0]) < 30.0
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,9 @@ import tf1ps
 from tests import harness, presence_tasks
 from tests.training import local_loop, local_server
 from tf1ps.cluster import server as server_lib
+from tf1ps.graph import TooLargeError
 from tf1ps.session import ending, plain_session, presence, process_end, unplaced
+from tf1ps.state import ending as ending_of_ps
 from tf1ps.state import heartbeat
 from tf1ps.state import run as run_lib
 
@@ -68,11 +71,31 @@ def test_a_session_adds_to_counts_under_their_locks(record):
     assert session.run(add) == 1 and add.op.get_attr("use_locking")
 
 
+def test_a_session_logs_placements_where_its_server_should(record):
+  for config, logs in ((None, False), (tf.ConfigProto(log_device_placement=True), True)):
+    of = record._replace(config=config)
+    assert plain_session._with_filters(
+      None, of, tf.get_default_graph()).log_device_placement == logs
+
+
 def test_a_session_names_the_tasks_that_do_not_answer(record):
   with tf.device("/job:worker/task:2"):
     tf.constant(1)
   with pytest.raises(tf1ps.Error, match="/job:worker/task:2"):
     plain_session.Session(record.target, start_timeout=0.3)
+
+
+def test_a_run_for_which_no_message_can_hold_a_value_is_refused(record):
+  with plain_session.Session(record.target) as session:
+    with tf.device("/job:worker/task:1"):
+      table = tf.get_variable("table", [2 ** 29], use_resource=True)
+    with tf.device("/job:worker/task:0"):
+      mean, other = tf.reduce_mean(table), tf.constant(3)
+    for fetches in {"a": [other, mean]}, "Mean:0":
+      with pytest.raises(TooLargeError, match="variable table has 2147483648 bytes, and the opera"):
+        session.run(fetches)
+    with pytest.raises(tf.errors.InvalidArgumentError):  # there is no such task
+      session.run(other)
 
 
 def test_runs_are_counted_and_the_end_releases_the_job(record):
@@ -128,6 +151,54 @@ def test_join_takes_over(record, monkeypatch):
   assert run_on(record) is None
 
 
+@pytest.fixture(scope="module")
+def ps_server():
+  addresses = harness.addresses(2)
+  return tf1ps.Server({"ps": addresses[:1], "worker": addresses[1:]}, "ps", 0)
+
+
+class Sleeper(object):
+  """A ps without `join` and session, in a container of its own; what its process leaves with."""
+
+  def __init__(self, record, left):
+    self._record, self.left = record, left
+    self.presence = presence.be_present(record)
+
+  def end_run(self, failed=False):
+    run_lib.write_run(local_server.table(self._record), self._record.container, run_lib.RunRecord(
+      "run", True, True, failed, {}, [], 1))
+
+
+@pytest.fixture
+def sleeper(request, ps_server, monkeypatch, set_timing):
+  left = []
+  monkeypatch.setattr(presence, "leave_now", lambda *how: left.append(how))
+  monkeypatch.setattr(presence, "_present", {})
+  set_timing(presence, join_limit=0.0)
+  set_timing(ending_of_ps, linger=0.0)
+  container = re.sub("[^a-z]", "-", request.node.name)
+  found = Sleeper(ps_server.record._replace(container=container), left)
+  yield found
+  presence.take_over(ps_server.target)
+  found.presence._thread.join(harness.LIMIT)
+
+
+@pytest.mark.parametrize("failed, code, text", [
+  (False, 0, "the chief released this task: the job has ended"),
+  (True, 1, "the chief released this task: the job has failed")])
+def test_a_ps_that_sleeps_leaves_when_the_job_has_ended(sleeper, failed, code, text):
+  sleeper.end_run(failed)
+  harness.wait_until(lambda: sleeper.left)
+  assert sleeper.left[0][0] == code and text in sleeper.left[0][1]
+
+
+def test_a_ps_without_a_session_ends_with_its_code(sleeper):
+  process_end.end_open_sessions()  # it does not wait for the job
+  sleeper.end_run()
+  sleeper.presence._thread.join(harness.LIMIT)
+  assert sleeper.left == []
+
+
 def test_a_session_without_a_server_of_tf1ps_is_tensorflows():
   with tf.Graph().as_default(), plain_session.Session() as session:
     assert session.run(tf.constant(7)) == 7
@@ -143,14 +214,15 @@ def test_a_worker_that_ends_before_the_ps_comes_reports_all_the_same(forks):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["a done queue", "a worker without a session"])
+@pytest.mark.parametrize("how", ["a done queue", "a worker without a session", "a ps that sleeps"])
 def test_a_job_of_plain_sessions_ends(forks, how):
   address = harness.addresses(3)
   jobs = {"ps": address[:1], "worker": address[1:]}
   tasks = [forks.start("%s %d" % (job, index), presence_tasks.train_plainly, jobs, job, index, how)
            for job, index in (("ps", 0), ("worker", 0), ("worker", 1))]
   assert [task.wait() for task in tasks] == [0, 0, 0], [task.output for task in tasks]
-  assert "saved 100.0" in tasks[1].output if how == "a done queue" else "50.0" in tasks[1].output
+  said = {"a done queue": "saved 100.0", "a worker without a session": "saved 50.0"}
+  assert said.get(how, "saved ") in tasks[1].output
 
 
 @pytest.mark.slow
@@ -166,9 +238,9 @@ def test_a_ps_that_waits_for_a_worker_that_failed_leaves(forks):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stock", "ours"])
-def test_a_later_run_leaves_the_queue_for_which_the_program_of_a_ps_waits(forks, kind):
+def test_a_later_run_leaves_the_queue_for_which_the_program_of_a_ps_waits(forks, tmp_path, kind):
   jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
-  ps = forks.start("ps 0", presence_tasks.await_queue, jobs, kind)
+  ps = forks.start("ps 0", presence_tasks.await_queue, jobs, kind, str(tmp_path / "end"))
   ps.wait_for("waits")
   first = forks.start("worker 0", presence_tasks.report_to_queue, jobs, [1])
   ps.wait_for("took 1")
@@ -177,7 +249,9 @@ def test_a_later_run_leaves_the_queue_for_which_the_program_of_a_ps_waits(forks,
   # Without a checkpoint directory it cannot know that the state is that of its own run.
   second = forks.start("worker 0 again", presence_tasks.report_to_queue, jobs, [2, 3])
   ps.wait_for("all taken")
-  assert [second.wait(), ps.wait()] == [0, 0]
+  assert second.wait() == 0
+  (tmp_path / "end").write_text("")
+  assert ps.wait() == 0
   assert "found 0 0" in first.output and "found 0 0" in second.output
 
 

@@ -60,8 +60,8 @@ def test_the_other_ps_may_keep_their_newer_values(start, tmp_path, index):
   chief = workers[0]
   recovered = next(i for i, line in enumerate(chief.lines) if "recovered" in line)
   numbers = [int(each) for each in chief.wait_for("step ", since=recovered).split()[1:4]]
-  chief.wait_for("/job:ps/task:%d lost its state; what it had after %s is lost. The other ps keep "
-                 "their newer values" % (index, tmp_path / "model.ckpt-0"))
+  chief.wait_for("the state of /job:ps/task:%d is lost, and so are its updates after %s. The "
+                 "other ps keep their newer values" % (index, tmp_path / "model.ckpt-0"))
   values = dict(zip(("number", "even", "odd"), numbers))
   lost = {name for name, value in values.items() if value < before}
   kept = {name for name, value in values.items() if value >= before}
@@ -110,7 +110,7 @@ def test_the_last_line_has_the_steps_that_were_lost(start, tmp_path):
   ps = job.ps()
   assert codes(chief, worker, ps) == [0, 0, 0]
   lost, = find(chief, r"the job goes back to step 0: (\d+) steps are lost")
-  assert ", %d steps rolled back, " % lost in chief.lines[-1] and 50 <= lost < 200
+  assert ", %d steps rolled back, " % lost in chief.last_line and 50 <= lost < 200
 
 
 def test_synchronous_updates_are_restored_as_a_whole():

@@ -168,8 +168,8 @@ def test_a_ps_that_comes_back_is_filled_from_the_last_checkpoint(start, tmp_path
     for worker in workers:
       worker.wait_for("recovered: session %d of this task" % session)
     (restored,) = find(workers[0], r"restored .*/model.ckpt-(\d+)")
-    (lost,) = find(workers[0], r"the servers have lost state; what came after .*"
-                               r"/model.ckpt-(\d+) is lost")
+    (lost,) = find(workers[0], r"the servers have lost state: the steps after .*"
+                               r"/model.ckpt-(\d+) are lost")
     assert restored == lost >= before + 20
     before = restored
   assert codes(*workers, *ps) == [0, 0, 0, 0]

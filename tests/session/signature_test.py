@@ -64,7 +64,7 @@ def test_equal_graphs_differ_in_nothing():
   ([W, B], [W], r"variable b:0 \(ref int64\(3,\) on /job:ps/task:1\) is in this graph and not in "
    "the chief's"),
   ([FLAG, W], [FLAG, W, B], r"variable b:0 \(ref int64\(3,\) on /job:ps/task:1\) is in the chief's "
-   "graph and not in this one"),
+   "graph and not in this graph"),
   ([W], [["w:0", "(2, 4)", *W[2:]]], r"variable w:0 is resource float32\(2, 3\) on /job:ps/task:0 "
    r"here and resource float32\(2, 4\) on /job:ps/task:0 in the chief's graph"),
   ([W], [["w:0", "(2, 3)", "float64", *W[3:]]], "float32.* here and resource float64"),

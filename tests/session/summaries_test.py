@@ -158,7 +158,7 @@ def test_a_model_without_summaries_writes_none(tmp_path):
 
 @pytest.mark.parametrize("steps, secs", [(None, None), (1, 1.0)])
 def test_an_interval_that_is_none_is_refused(steps, secs):
-  with pytest.raises(ValueError, match="give save_steps or save_secs, one of them"):
+  with pytest.raises(ValueError, match="give either save_steps or save_secs; got"):
     summaries.SummarySaver(global_step.GlobalStepTracker(), tf.train.Scaffold(), "d", steps, secs)
   with pytest.raises(ValueError, match="every_steps must be at least 1, got 0"):
     summaries.StepCounter(global_step.GlobalStepTracker(), 0)

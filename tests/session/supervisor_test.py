@@ -163,7 +163,7 @@ def test_a_graph_without_a_global_step_is_saved(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("given", [True, False])
-def test_a_float_global_step_counts_where_it_is_given(tmp_path, given):
+def test_a_float_global_step_counts(tmp_path, given):
   x = tf.get_variable("x", [], initializer=tf.zeros_initializer(), use_resource=True)
   steps = tf.get_variable("global_step", [], initializer=tf.zeros_initializer(), trainable=False)
   optimizer = tf1ps.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.5), 1)
@@ -172,7 +172,7 @@ def test_a_float_global_step_counts_where_it_is_given(tmp_path, given):
   with supervisor.managed_session() as session:
     for _ in range(2):
       session.run(train_op)
-  assert saved(tmp_path) == (1.0, "model.ckpt-2" if given else "model.ckpt")
+  assert saved(tmp_path) == (1.0, "model.ckpt-2")
 
 
 def test_a_global_step_of_another_name_counts(tmp_path):
@@ -200,6 +200,25 @@ def test_writes_summaries_and_survives_one_that_needs_feeds(tmp_path, caplog):
   tags = {value.tag for path in tmp_path.glob("events*")
           for event in tf.train.summary_iterator(str(path)) for value in event.summary.value}
   assert "by_hand" in tags
+
+
+@pytest.mark.parametrize("owns, closes, files", [(True, True, 2), (False, True, 2),
+                                                 (True, False, 1)])
+def test_the_event_file_ends_at_stop(tmp_path, owns, closes, files):
+  local_loop.Model()
+  summary = tf.summary.scalar("one", 1.0)
+  writer = {} if owns else dict(summary_writer=tf.summary.FileWriter(str(tmp_path)))
+  supervisor = tf1ps.Supervisor(
+    logdir=str(tmp_path) if owns else None, saver=None, summary_op=None, **writer)
+  for _ in range(2):  # within one second, which is the name of a file
+    with supervisor.managed_session(close_summary_writer=closes) as session:
+      supervisor.summary_computed(session, session.run(summary))
+  supervisor.summary_writer.close()
+  found = [[event.WhichOneof("what") for event in tf.train.summary_iterator(str(path))]
+           for path in sorted(tmp_path.glob("events*"))]
+  begin, end = ["file_version", "graph_def", "meta_graph_def"], ["session_log"]
+  assert found == ([begin + ["summary"] + end] * 2 if closes else [begin + ["summary"] * 2])
+  assert len(found) == files
 
 
 def test_a_loop_ends_at_stop_and_its_error_is_raised_there():
@@ -363,6 +382,13 @@ def test_a_program_that_simply_leaves_ends_the_job(record, tmp_path):
   assert isinstance(session, supervised_session.SupervisedSession)
 
 
+def test_an_initialisation_that_waits_for_ever_ends_at_the_limit(record):
+  never = tf.queue.FIFOQueue(1, [tf.int32], [[]]).dequeue().op
+  supervisor = tf1ps.Supervisor(is_chief=True, local_init_op=never)
+  with pytest.raises(initialise.SessionTimeoutError, match="a local_init_op has not ended"):
+    supervisor.prepare_or_wait_for_session(record.target, max_wait_secs=0.3)
+
+
 def test_a_program_that_fails_does_not_release_the_job(record, tmp_path):
   model, supervisor = supervised(record, tmp_path)
   session = supervisor.prepare_or_wait_for_session(record.target)
@@ -385,6 +411,26 @@ def test_a_session_that_was_closed_is_not_ended_with_the_process(closes):
       with pytest.raises(KeyError), supervisor.prepare_or_wait_for_session(""):
         raise KeyError("of the program")
     assert process_end._open == before
+
+
+def test_without_a_master_a_worker_has_no_chief_to_wait_for():
+  supervisor = tf1ps.Supervisor(is_chief=False)
+  with supervisor.managed_session():  # a graph without variables needs none
+    with pytest.raises(RuntimeError, match="^Writing a summary requires a summary writer"):
+      supervisor.summary_computed(None, b"")
+    with pytest.raises(RuntimeError, match="^Only chief supervisor can start standard services"):
+      supervisor.start_standard_services(None)
+  with tf.Graph().as_default():
+    local_loop.Model()
+    with pytest.raises(RuntimeError, match="^Variables not initialized: global_step, x. A session"):
+      tf1ps.Supervisor(is_chief=False).prepare_or_wait_for_session()
+
+
+def test_a_checkpoint_that_never_comes_is_awaited_within_the_limit(tmp_path):
+  local_loop.Model()
+  supervisor = tf1ps.Supervisor(logdir=str(tmp_path))
+  with pytest.raises(tf.errors.DeadlineExceededError, match="there is no checkpoint in"):
+    supervisor.prepare_or_wait_for_session(wait_for_checkpoint=True, max_wait_secs=0.1)
 
 
 @pytest.mark.parametrize("index", [0, 1])

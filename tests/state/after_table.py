@@ -38,7 +38,7 @@ EVENTS = [TIMEOUT, CLOSE, CANCEL, SESSION, KILLED, RESET]
 WAITS = "waits on"
 GONE = "-"  # nobody is left to see it
 DONE = "done"
-ENDS = "an error of the session"  # which one depends on where it was
+ENDS = "the session's error"  # which one depends on where it was
 DIES = "the ps dies"
 
 _FULL, _PART, _THREE, _TWO = [1, 2, 3, 4], [1, 2, 5, 6], [1, 2, 3], [1, 2]
@@ -109,17 +109,20 @@ BEGIN, END = "<!-- after_table: begins -->", "<!-- after_table: ends -->"
 _OPS = "TensorFlow's operations"
 
 
+def _list(elements):
+  return ",".join(map(str, elements)) or "–"
+
+
 def _cell(call, kind, event):
   def say(version):
     left, seen = expected(call, kind, event, version)
     if left == DIES:
       return DIES
-    holds = " ".join(map(str, left)) or "nothing"
     if isinstance(seen, list):
-      seen = "gets " + " ".join(map(str, seen))
+      seen = "gets " + _list(seen)
     elif isinstance(seen, int):
       seen = "count %d" % seen
-    return "**%s**%s" % (holds, "" if seen == GONE else "; " + seen)
+    return "**%s**%s" % (_list(left), "" if seen == GONE else "; " + seen)
 
   two, one = say("2"), say("1")
   return two if two == one else "2.x: %s. 1.15: %s" % (two, one)
@@ -127,8 +130,8 @@ def _cell(call, kind, event):
 
 def _rows(title, calls, events):
   """A table with a row for each call, and one more where a PriorityQueue differs."""
-  yield "| %s | before | %s |" % (title, " | ".join("after " + event for event in events))
-  yield "|---" * (2 + len(events)) + "|"
+  yield "|%s|before|%s|" % (title, "|".join("after " + event for event in events))
+  yield "|-" * (2 + len(events)) + "|"
   for call in calls:
     shown = []
     for kind in KINDS:
@@ -136,9 +139,8 @@ def _rows(title, calls, events):
       if cells in shown:
         continue
       shown.append(cells)
-      yield "| `%s`%s | %s | %s |" % (
-        call, " (%s)" % kind if len(shown) > 1 else "",
-        " ".join(map(str, SETUPS[call])) or "nothing", " | ".join(cells))
+      yield "|`%s`%s|%s|%s|" % (
+        call, " (%s)" % kind if len(shown) > 1 else "", _list(SETUPS[call]), "|".join(cells))
 
 
 def markdown():

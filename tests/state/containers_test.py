@@ -35,7 +35,7 @@ def accepted_by_tensorflow(name):
 @pytest.mark.parametrize("name", ["default", "localhost"])
 def test_a_name_that_resets_give_to_the_default_container_is_refused(name):
   with pytest.raises(
-      ValueError, match="container %r has the name that resets give to the default one" % name):
+      ValueError, match="container %r has the name that resets give to the default" % name):
     containers.check_container_name(name)
 
 

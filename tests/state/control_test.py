@@ -50,10 +50,10 @@ def test_each_sees_what_the_other_wrote(tables):
   assert values(one.read()) == values(other.read())
   other.put({"a": {"n": 3}})  # replaces the whole record
   assert values(one.read())["a"] == {"n": 3}
-  assert one.keeper.name == other.keeper.name == "/job:ps/task:0"
+  assert one.control_task.name == other.control_task.name == "/job:ps/task:0"
 
 
-def test_the_records_of_another_keeper_are_others(ps, tables):
+def test_the_records_of_another_control_task_are_others(ps, tables):
   _, tasks = ps
   tables[0].put({"a": {}})
   elsewhere = control.ControlTable("grpc://" + tasks[0].address, *tasks)
@@ -96,7 +96,7 @@ def test_two_hundred_records(tables):
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
-def test_a_clock_step_of_the_keeper_makes_nobody_older_or_younger(tables, monkeypatch, step):
+def test_a_clock_step_of_the_control_task_makes_nobody_older_or_younger(tables, monkeypatch, step):
   """A step of the server's clock reaches a client as texts and numbers alone."""
   table, others = tables
   others.put({"silent": {}, "before": {}, "alive": {}})
@@ -119,7 +119,7 @@ def test_a_clock_step_of_the_keeper_makes_nobody_older_or_younger(tables, monkey
   assert 0.1 <= found["silent"].age < 60.0
 
 
-def test_ages_are_by_the_keepers_clock(tables, monkeypatch):
+def test_ages_are_by_the_control_tasks_clock(tables, monkeypatch):
   for table in tables:
     table.read()  # connects, which takes the time
   monkeypatch.setattr(time, "time", lambda: 0.0)  # this process's clock is wrong
@@ -171,22 +171,22 @@ def test_one_table_serves_many_threads(tables):
   assert sorted(tables[0].read()) == ["%d" % i for i in range(10)]
 
 
-def test_a_keeper_that_is_not_there_is_named(ps):
+def test_a_control_task_that_is_not_there_is_named(ps):
   _, tasks = ps
-  keeper = Task("ps", 0, harness.addresses(1)[0])
-  table = control.ControlTable("grpc://" + tasks[1].address, tasks[1], keeper, limit=5.0)
+  control_task = Task("ps", 0, harness.addresses(1)[0])
+  table = control.ControlTable("grpc://" + tasks[1].address, tasks[1], control_task, limit=5.0)
   began = time.monotonic()
   for call in (table.read, lambda: table.put({"a": {}}), lambda: table.exchange({"a": {}})):
     with pytest.raises(control.ControlError) as raised:
       call()
     assert str(raised.value) == (
         "/job:ps/task:0 at %s, which keeps the control records, is not there: refused (nothing "
-        "listens on that port)" % keeper.address)
+        "listens on that port)" % control_task.address)
   assert time.monotonic() - began < 5.0  # at once: three limits are fifteen seconds
   table.close()
 
 
-def test_a_silent_keeper_costs_the_limit(ps):
+def test_a_silent_control_task_costs_the_limit(ps):
   _, tasks = ps
   with strangers.silent() as address:
     silent = Task("ps", 0, address)
@@ -197,11 +197,11 @@ def test_a_silent_keeper_costs_the_limit(ps):
     assert 0.4 <= time.monotonic() - began < 20.0
 
 
-def test_a_keeper_that_stands_still_or_dies_and_comes_back(start):
+def test_a_control_task_that_stands_still_or_dies_and_comes_back(start):
   jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
-  keeper = start("ps", cluster_tasks.serve, jobs, "ps", 0)
-  keeper.wait_for("up")
-  worker = start("worker", state_tasks.lose_keeper, jobs, keeper.pid)
+  control_task = start("ps", cluster_tasks.serve, jobs, "ps", 0)
+  control_task.wait_for("up")
+  worker = start("worker", state_tasks.lose_control_task, jobs, control_task.pid)
   worker.wait_for("killed again")
   start("ps", cluster_tasks.serve, jobs, "ps", 0).wait_for("up")
   assert worker.wait() == 0, worker.output
@@ -218,6 +218,22 @@ def test_a_keeper_that_stands_still_or_dies_and_comes_back(start):
   assert calls["records"][1] in ("['a', 'b', 'c']", "['a', 'c']")
   assert calls["later"][1] == "ok"
   assert calls["records of the next"][1] == "['e']"  # a new process begins with none
+
+
+def test_the_first_call_after_a_restart_of_the_control_task(start):
+  jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
+  worker = start("worker", cluster_tasks.serve, jobs, "worker", 0)
+  tasks = [Task(job, 0, jobs[job][0]) for job in ("worker", "ps")]
+  table = control.ControlTable("grpc://" + tasks[0].address, *tasks)
+  for call in (table.read, lambda: table.exchange({"a": {}}), lambda: table.put({"b": {}})):
+    ps = start("ps", cluster_tasks.serve, jobs, "ps", 0)
+    for each in (worker, ps):
+      each.wait_for("up")
+    call()
+    assert "old" not in table.read()
+    table.put({"old": {}})
+    ps.kill()
+  table.close()
 
 
 def test_a_name_is_known_by_eight_bytes_of_its_hash():

@@ -102,7 +102,7 @@ def test_a_ps_that_is_released_lingers_and_leaves(job):
   assert probe.probe_task(job.ps[0], 20.0).is_up
   assert ps.wait() == 0
   assert 4.0 <= time.monotonic() - began < 30.0
-  assert ps.lines[-1] == "ended: the chief released this task: the job has ended"
+  assert ps.last_line == "ended: the chief released this task: the job has ended"
 
 
 @pytest.mark.slow
@@ -155,9 +155,9 @@ def test_it_tells_its_cluster_and_beats(job):
 def test_without_a_worker_it_leaves_at_its_start_limit(job):
   ps, worker = job.serve(start_timeout=4.0), job.serve("worker", 1, start_timeout=0.6)
   assert worker.wait() == 1  # one that only serves has a limit too, and is none to wait for
-  assert worker.lines[-1] == "lost: no worker came within 0.6 s (--start_timeout)"
+  assert worker.last_line == "lost: no worker came within 0.6 s (--start_timeout)"
   assert ps.wait() == 1
-  assert ps.lines[-1] == "lost: no worker came within 4 s (--start_timeout)"
+  assert ps.last_line == "lost: no worker came within 4 s (--start_timeout)"
 
 
 @pytest.mark.slow
@@ -168,7 +168,7 @@ def test_it_stays_while_a_worker_answers_that_is_not_tf1ps(job, start):
   ps.wait_for("/job:ps/task:0 stays while /job:worker/task:1 answers")
   worker.kill()  # nobody knows how it ended, and stock's ps would train on
   assert ps.wait() == 0
-  assert ps.lines[-1] == "ended: no worker and no client has been there for 1 s (--start_timeout)"
+  assert ps.last_line == "ended: no worker and no client has been there for 1 s (--start_timeout)"
 
 
 @pytest.mark.slow
@@ -182,7 +182,7 @@ def test_all_stay_while_a_client_is_connected_that_is_no_task(job, start):
   client.kill()
   for ps in servers:
     assert ps.wait() == 0, ps.output
-    assert ps.lines[-1] == "ended: no worker and no client has been there for 4 s (--start_timeout)"
+    assert ps.last_line == "ended: no worker and no client has been there for 4 s (--start_timeout)"
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def test_a_client_outlives_the_task_with_the_heartbeats(job, start):
   assert servers[1].is_running
   client.kill()
   assert servers[1].wait() == 0, servers[1].output
-  assert servers[1].lines[-1].startswith("ended: the last client has left, and %s, which" % PS_0)
+  assert servers[1].last_line.startswith("ended: the last client has left, and %s, which" % PS_0)
 
 
 @pytest.mark.slow
@@ -214,7 +214,7 @@ def test_a_connection_of_a_worker_that_does_not_join_is_no_client(job, start):
     let_pass(2.0)
   worker.kill()
   assert ps.wait() == 1
-  assert ps.lines[-1] == "lost: no worker came within 5 s (--start_timeout)"
+  assert ps.last_line == "lost: no worker came within 5 s (--start_timeout)"
 
 
 @pytest.mark.slow
@@ -231,10 +231,10 @@ def test_it_leaves_when_all_workers_are_lost(job):
   assert ps.wait() == 1
   # Until they are lost, but for the age of their last beats; and once more for their return.
   assert 1.2 < time.monotonic() - began < 30.0
-  said = ps.lines[-1].split("; ")
-  assert said[0].startswith("lost: no worker is left: /job:worker/task:1 lost, silent for ")
-  assert said[0].endswith(" s at step 7")
-  assert said[1].startswith("/job:worker/task:0 lost") and said[1].endswith(" s at step -1")
+  said = ps.last_line.split("; ")
+  assert said[0].startswith("lost: no worker is left: /job:worker/task:1 is lost: silent for ")
+  assert said[0].endswith(" s, last seen at global step 7")
+  assert said[1].startswith("/job:worker/task:0 is lost: silent for ") and said[1].endswith(" s")
 
 
 def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
@@ -242,8 +242,8 @@ def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
   job.report(0, heartbeat.MEMBER_DONE)
   job.report(1, heartbeat.MEMBER_FAILED, "ValueError: no")
   assert ps.wait() == 1
-  assert ps.lines[-1] == ("lost: no worker is left: /job:worker/task:1 failed (ValueError: no); "
-                          "/job:worker/task:0 done")
+  assert ps.last_line == ("lost: no worker is left: /job:worker/task:1 failed: ValueError: no; "
+                          "/job:worker/task:0 has done its part and left")
 
 
 @pytest.mark.slow
@@ -271,14 +271,14 @@ def test_another_ps_leaves_when_the_one_with_the_heartbeats_dies(job):
   assert 0.7 < time.monotonic() - began < 30.0
   assert re.match(
       r"lost: %s, which keeps the heartbeats, has not answered for \d+ s: refused \(nothing "
-      r"listens on that port\)$" % PS_0, servers[1].lines[-1])
+      r"listens on that port\)$" % PS_0, servers[1].last_line)
 
 
 def test_another_ps_waits_for_the_one_with_the_heartbeats(job):
   second = job.serve(index=1, heartbeat_timeout=0.5, start_timeout=1.6)
   assert second.wait() == 1
   assert re.match(r"lost: %s, which keeps the heartbeats, has not answered for \d+ s: refused"
-                  % PS_0, second.lines[-1])
+                  % PS_0, second.last_line)
 
 
 def test_a_standing_ps_stays_whatever_comes(job):
@@ -305,4 +305,4 @@ def test_a_worker_that_serves_ends_with_its_job_not_with_one_before(job):
   job.mark_run(id="s")
   job.mark_run(id="s", ended=True)
   assert worker.wait() == 0
-  assert worker.lines[-1] == "ended: the chief released this task: the job has ended"
+  assert worker.last_line == "ended: the chief released this task: the job has ended"

@@ -10,13 +10,13 @@ import pytest
 
 from tests import cluster_tasks, harness, state_tasks
 from tf1ps.cluster.description import Task
-from tf1ps.compat import Timing, worker_service
+from tf1ps.compat import Timing, own_identity, worker_service
 from tf1ps.state import containers, control, heartbeat
 
 
 @pytest.fixture
 def beats(ps):
-  """Makes heartbeats on a keeper without records; stops them."""
+  """Makes heartbeats on a control task without records; stops them."""
   worker_service.cleanup_all(ps.address, [containers.CONTROL], 5.0)
   made = []
 
@@ -42,9 +42,9 @@ def test_others_see_what_a_task_says_of_itself(beats):
   assert 0.0 <= seen[0].age < 20.0 and 0.0 <= worker.silence < 20.0
   assert [member._replace(age=0.0) for member in seen] == [
       heartbeat.Member("worker", 0, "chief", socket.gethostname(), os.getpid(), "r", "training", 3,
-                        7, 96, "", 0.0),
+                        7, 96, "", 0.0, process=own_identity()),
       heartbeat.Member("worker", 1, "worker", socket.gethostname(), os.getpid(), "", "starting", 0,
-                        -1, 0, "", 0.0)]
+                        -1, 0, "", 0.0, process=own_identity())]
   assert seen[0].name == "/job:worker/task:0"
   assert not seen[0].has_ended and not worker.is_lost(seen[0])
   assert (chief.get("step"), worker.get("step")) == (3, 0)
@@ -174,18 +174,34 @@ def test_the_end_is_reported(beats):
 
 
 def test_a_report_that_nobody_hears():
-  keeper = Task("ps", 0, harness.addresses(1)[0])
+  control_task = Task("ps", 0, harness.addresses(1)[0])
   sender = heartbeat.Heartbeat(
-      control.ControlTable("grpc://" + keeper.address, keeper, keeper), keeper, "ps", "", 30.0)
+      control.ControlTable("grpc://" + control_task.address, control_task, control_task),
+      control_task, "ps", "", 30.0)
   began = time.monotonic()
   with pytest.raises(control.ControlError, match="^/job:ps/task:0 at .* is not there: refused"):
     sender.report(heartbeat.MEMBER_DONE, "all done", limit=0.5)
+  with pytest.raises(control.ControlError):
+    sender.beat()
+  sender.try_beat()
   assert 0.5 <= time.monotonic() - began < 20.0
   assert sender.silence is None and sender.members() == []
 
 
 def lost(sender):
   return [member.index for member in sender.members() if sender.is_lost(member)]
+
+
+@pytest.mark.parametrize("state, reason, step, is_lost, said", [
+  (heartbeat.MEMBER_DONE, "", 7, True, "has done its part and left"),
+  (heartbeat.MEMBER_FAILED, "ValueError: no", 7, True, "failed: ValueError: no"),
+  (heartbeat.MEMBER_TRAINING, "", 7, True, "is lost: silent for 31 s, last seen at global step 7"),
+  (heartbeat.MEMBER_STARTING, "", -1, True, "is lost: silent for 31 s"),
+  (heartbeat.MEMBER_TRAINING, "", 7, False, "")])
+def test_the_end_of_a_task_in_the_messages_of_the_others(state, reason, step, is_lost, said):
+  member = heartbeat.Member(
+    "worker", 1, "worker", "host", 7, "run", state, 3, step, 0, reason, age=31.2)
+  assert member.say_end(is_lost) == said
 
 
 def test_who_has_ended_is_not_lost(beats):
@@ -208,13 +224,13 @@ def members(start):
   """Starts a ps and workers that beat; returns (ps, workers) once all know each other."""
   def start_all(count, heartbeat_timeout):
     jobs = {"ps": harness.addresses(1), "worker": harness.addresses(count)}
-    keeper = start("ps", cluster_tasks.serve, jobs, "ps", 0)
-    keeper.wait_for("up")
+    control_task = start("ps", cluster_tasks.serve, jobs, "ps", 0)
+    control_task.wait_for("up")
     workers = [start("worker %d" % i, state_tasks.member, jobs, i, heartbeat_timeout)
                for i in range(count)]
     for worker in workers:
       worker.wait_for("known %s lost []" % list(range(count)))
-    return keeper, workers
+    return control_task, workers
 
   return start_all
 
@@ -251,12 +267,12 @@ def test_a_silent_member_is_lost_until_it_comes_back(members):
 
 
 @pytest.mark.slow
-def test_nobody_is_lost_when_the_keeper_stood_still(members):
-  keeper, workers = members(2, 2.5)
+def test_nobody_is_lost_when_the_control_task_stood_still(members):
+  control_task, workers = members(2, 2.5)
   let_pass(2.5)  # they have watched for long enough to call somebody lost
-  keeper.signal(signal.SIGSTOP)
+  control_task.signal(signal.SIGSTOP)
   let_pass(3.0)
-  keeper.signal(signal.SIGCONT)
+  control_task.signal(signal.SIGCONT)
   for worker in workers:
     worker.wait_for("no answer")
     wait_for_last(worker, "known [0, 1] lost []")

@@ -68,7 +68,7 @@ def test_the_queues_of_a_container(ps):
 def test_a_queue_that_vanishes_is_left_out(ps):
   worker_service.cleanup_all(ps.address, ["jobs/v"], 5.0)
   with tf.Graph().as_default() as graph, tf.device(ps.name), graph.container("jobs/v"):
-    announced = queues.FIFOQueue(5, tf.int32, [], shared_name="announced")._announced
+    announced = queues.FIFOQueue(5, tf.int32, [], shared_name="announced")._steps.announced
     with tf.Session("grpc://" + ps.address, graph) as session:
       session.run(announced)
   assert look(ps, ["jobs/v"])[1] == []

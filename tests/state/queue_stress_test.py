@@ -75,7 +75,7 @@ def test_ten_thousand_elements_and_a_consumer_that_is_killed(start):
     session.run(close)
   for consumer in consumers[1:]:
     assert consumer.wait() == 0, consumer.output
-    assert consumer.lines[-1] == "ended"
+    assert consumer.last_line == "ended"
 
   every = sorted(itertools.chain.from_iterable(taken(one) for one in consumers))
   assert len(set(every)) == len(every)  # none twice

@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness, session_tasks
 from tests.state import queue_tasks
-from tf1ps.state import accumulators, barrier, done_queues, queue_call, queue_errors, queues
+from tf1ps.state import barrier, done_queues, queue_call, queue_errors, queues
 
 pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
 
@@ -255,14 +255,12 @@ def test_no_call_waits_for_a_ps_that_stands_still(start, set_timing):
   device = "/job:ps/task:0"
   with tf.Graph().as_default() as graph:
     queue = queues.FIFOQueue(10, [tf.int32], [[]], shared_name="numbers", device=device)
-    mean = accumulators.Accumulator(tf.float32, [2], "mean", device=device)
     gate = barrier.Barrier("gate", 2, 0, device=device)
     done = done_queues.DoneQueues(1, places=[device], container="job")
   session = Session("grpc://" + jobs["ps"][0], graph)
   calls = {
     "get() with timeout=0.1 on FIFOQueue numbers": lambda: queue.get(session, timeout=0.1),
     "put() with timeout=0.1 on FIFOQueue numbers": lambda: queue.put(session, 7, timeout=0.1),
-    "take(1) with timeout=0.1 on Accumulator mean": lambda: mean.take(session, 1, timeout=0.1),
     "the barrier's token with timeout=0.1 on FIFOQueue gate/0":
       lambda: gate.wait(session, timeout=0.1),
     "wait() for reports": lambda: done.wait(session, timeout=0.1),

@@ -17,7 +17,8 @@ from tests import cluster_tasks, harness
 from tf1ps.cluster import server as server_lib
 from tf1ps.cluster import session as session_lib
 from tf1ps.cluster.description import Cluster
-from tf1ps.state import containers, pinning, queue_errors, queues, reset
+from tf1ps.compat import worker_service
+from tf1ps.state import containers, pinning, queue_errors, queue_steps, queues, reset
 
 KINDS = ["FIFOQueue", "PaddingFIFOQueue", "RandomShuffleQueue", "PriorityQueue"]
 _numbers = itertools.count()
@@ -165,6 +166,21 @@ def test_the_same_arguments_and_methods_build_the_same_operations(kind):
   assert added == ["device", "container"]
   assert [(p.name, p.default) for p in parameters if p.name not in added] == [
     (p.name, p.default) for p in inspect.signature(stock.__init__).parameters.values()]
+
+
+def test_queues_of_one_form_import_their_operations():
+  """To build them takes Python several times as long as to import them."""
+  queue_steps._template.cache_clear()
+  with tf.Graph().as_default() as graph:
+    counts, made = [0], []
+    for name in "abc":
+      made.append(queues.FIFOQueue(5 + len(made), [tf.float32, tf.int32], [[3], []],
+                                   shared_name=name))
+      counts.append(len(graph.get_operations()))
+    assert queue_steps._template.cache_info().misses == 1
+    assert max(after - before for before, after in zip(counts, counts[1:])) <= 115
+    made[0].close()
+    assert len(graph.get_operations()) - counts[-1] <= 36
 
 
 @on_both(KINDS)
@@ -537,6 +553,18 @@ def test_after_a_reset_every_use_says_so(shared, kind):
   assert one.get() == 7  # it goes on with what the others made since
 
 
+def test_a_reset_while_an_error_is_looked_into_is_said(shared):
+  one = shared("FIFOQueue")
+  one.put(1)
+  with one.session.graph.as_default():  # the register has gone between two operations of the run
+    gone = tf.raw_ops.VarHandleOp(dtype=tf.int32, shape=[], shared_name="gone")
+    one.queue._steps = one.queue._steps._replace(
+      entries=[tf.raw_ops.AssignAddVariableOp(resource=gone, value=1)])
+  containers.clear_container(shared.container, [shared.task])
+  with pytest.raises(queue_errors.QueueReset, match="container %s was reset" % shared.container):
+    one.get(timeout=5)
+
+
 def test_a_reset_ends_whoever_waits(shared):
   one = shared("FIFOQueue")
   other = shared("FIFOQueue")
@@ -587,6 +615,25 @@ def test_another_queue_under_the_name_is_refused_with_both_values(shared, theirs
     second.queue.drain(second.session)
   with pytest.raises(queue_errors.QueueEmpty):  # the first goes on
     first.get(timeout=0)
+
+
+@pytest.mark.parametrize("options", [{"dtype": tf.float32}, {"names": ["a"]}])
+def test_a_reset_in_tensorflows_log_does_not_hide_the_other_queue(shared, options):
+  container = shared.container
+  first, second = shared("FIFOQueue"), shared("FIFOQueue", **options)
+  first.put(7)
+  shared.container += ".lost"
+  lost = shared("FIFOQueue")
+  lost.put(1)
+  worker_service.cleanup_all(shared.task.address, [shared.container], 10.0)
+  for _ in range(10):  # TensorFlow 2 logs beside the step, and appends its last lines to errors
+    with pytest.raises(queue_errors.QueueReset, match=shared.container):
+      lost.get(timeout=0)
+    with pytest.raises(queue_errors.QueueMismatch, match="%s: " % container):
+      second.get(timeout=0)
+  with pytest.raises(queue_errors.QueueMismatch):
+    second.queue.reopen(second.session)
+  assert first.get(timeout=0) == 7
 
 
 # Sharing, reopening.

@@ -29,10 +29,10 @@ def _use_until_reset(queue, session):
   works = False
   while True:
     try:
-      queue.put(session, 1, timeout=0.05)
-      queue.get(session, timeout=0.05)
-    except queue_errors.QueueTimeout:
-      continue
+      # Without a timeout: the first run of a session took 4 s at load 40, and a call with a timeout
+      # ends with QueueUnanswered after 10 s.
+      queue.put(session, 1)
+      queue.get(session)
     except queue_errors.QueueReset as error:
       say("reset:", str(error).splitlines()[0])
       return
@@ -78,7 +78,7 @@ def make_guard(container, name, device="/job:ps/task:0"):
   """A guard beside a queue, in the default graph."""
   with tf.device(device), tf.container(container):
     op = tf.queue.FIFOQueue(5, tf.int32, [], shared_name=name or None).queue_ref.op
-  return guard_lib.Guard(op, "thing", name, {"size": 5})
+  return guard_lib.Guard(op, guard_lib.Label.of(op, "thing", name, {"size": 5}))
 
 
 def block_in_step(jobs, how):

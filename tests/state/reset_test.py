@@ -290,7 +290,7 @@ def test_a_task_that_stands_still_or_is_gone_keeps_nobody(pair):
     session.run(states[there].fill)
     began = time.monotonic()
     with pytest.raises(reset.ResetError) as raised:
-      reset.reset_containers(cluster, ["jobs/a"], timeout=1.0)
+      reset.reset_containers(cluster, ["jobs/a"], timeout=5.0)
     assert time.monotonic() - began < 40.0
     assert states[there].found(session)["ref"] == "FailedPreconditionError"
     session.close()
@@ -414,6 +414,13 @@ def test_a_queue_of_ours_that_only_stock_operations_use_is_closed_too(pair, mast
   assert servers[0].is_running
 
 
+def test_two_resets_at_one_time_share_no_variable():
+  """It would have its operation's name on the task: one reset would close the other's queues."""
+  with tf.Graph().as_default() as graph:
+    reset._close_queue("jobs/a", "q")
+  assert not {"Variable", "VariableV2", "VarHandleOp"} & {op.type for op in graph.get_operations()}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("is_held", [False, True], ids=["a short step", "a step without end"])
 @pytest.mark.parametrize("container, name, real", [
@@ -478,7 +485,6 @@ def test_eight_resets_while_callers_wait_and_four_clients_go_on(clean, start):
     for caller in callers:
       caller.begin()
     told = [client.output.count("reset:") for client in clients]
-    began = time.monotonic()
     # At load 34 the reset's session took 5 s to begin, and its steps on the queues less than 1.
     results = reset.reset_containers(clean, ["jobs/a"], timeout=30.0)
     assert results[0].queues == ["jobs/a/" + name for name in ("empty", "held-0", "held-1", "q")]
@@ -488,7 +494,6 @@ def test_eight_resets_while_callers_wait_and_four_clients_go_on(clean, start):
     for client, before in zip(clients, told):
       harness.wait_until(functools.partial(_goes_on, client, before), 60,
                          functools.partial("that {0.name} goes on:\n{0.output}\n".format, client))
-    assert time.monotonic() - began < 60
   for client in clients:
     assert client.is_running
     assert all("container jobs/a was reset: queue q and its elements are lost" in line
@@ -498,7 +503,7 @@ def test_eight_resets_while_callers_wait_and_four_clients_go_on(clean, start):
 
 def _goes_on(client, before):
   """Whether a client has been told of more resets than before, and uses the queue again."""
-  return client.output.count("reset:") > before and client.lines[-1] == "works"
+  return client.output.count("reset:") > before and client.last_line == "works"
 
 
 class WaitingCaller:
@@ -511,14 +516,14 @@ class WaitingCaller:
       self._held = reset_tasks.make_queue("jobs/a", "held-%d" % task.index)
       self._many = self._held.dequeue_many(4)
       self._empty = reset_tasks.make_queue("jobs/a", "empty")
+      self._none = self._empty.try_dequeue_many(1).count  # it registers the queue
 
   def begin(self):
     """Returns when both wait."""
     self._session = tf.Session(self._target, graph=self._graph)
     self._outcomes = [None, None]
     self._held.put(self._session, [1, 2, 3], many=True)
-    with pytest.raises(queue_errors.QueueEmpty):
-      self._empty.get(self._session, timeout=0)
+    assert self._session.run(self._none) == 0
     calls = [lambda: self._empty.get(self._session), lambda: self._session.run(self._many)]
     self._threads = [threading.Thread(target=self._call, args=item, daemon=True)
                      for item in enumerate(calls)]

@@ -29,7 +29,7 @@ def run_chaos(tmp_path, *arguments):
 
 
 def test_a_job_survives(tmp_path):
-  code, report, holds = run_chaos(tmp_path, "--seconds=30", "--seed=22")
+  code, report, holds = run_chaos(tmp_path, "--seconds=30", "--seed=22", "--world=pids")
   assert code == 0, report
   assert len(holds) == 16 and all(holds.values())
   assert int(re.search(r"^(\d+) injections", report, re.MULTILINE).group(1)) >= 3
@@ -39,7 +39,7 @@ def test_a_job_survives(tmp_path):
 def test_what_is_broken_is_found(tmp_path):
   code, report, holds = run_chaos(
     tmp_path, "--seconds=16", "--seed=%d" % KILLS_A_PS, "--faults=kill", "--wait_limit=15",
-    "--breaks=token,range,checkpoint")
+    "--world=one", "--breaks=token,range,checkpoint")
   assert code == 1
   assert not holds["async", "updates"], report  # checkpoint
   assert not holds["async", "examples"], report  # range
@@ -53,7 +53,7 @@ def test_a_stock_job_fails_where_ours_holds(tmp_path):
     (tmp_path / kind).mkdir()
     code, report, holds = run_chaos(
       tmp_path / kind, "--kind=" + kind, "--seconds=8", "--modes=async", "--faults=kill",
-      "--wait_limit=30", "--seed=%d" % KILLS_A_PS_AT_THE_END)
+      "--wait_limit=30", "--world=one", "--seed=%d" % KILLS_A_PS_AT_THE_END)
     assert code == (kind == "stock"), report
     verdicts[kind] = {name for (_, name), good in holds.items() if not good}
   assert verdicts["tf1ps"] == set()

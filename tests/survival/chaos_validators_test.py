@@ -294,7 +294,8 @@ def test_a_saved_history_is_checked_again(tmp_path, capsys):
   assert history.read_history(str(path)) == events
   assert report.print_report(str(path)) == 1
   text = capsys.readouterr().out
-  assert "`python -m tools.chaos run --seconds=10 --seed=1 --modes=async --wait_limit=10`" in text
+  assert ("`python -m tools.chaos run --seconds=10 --seed=1 --modes=async --world=one "
+          "--wait_limit=10`") in text
   assert "| kill | 1 | 4.0 | 4.0 |" in text
   assert "| async | waits | holds | 1 recoveries, median 4.0 s, worst 4.0 s |" in text
   assert "- async, queue: no element was taken" in text
@@ -330,7 +331,7 @@ def test_a_seed_chooses_the_injections():
   assert first(1) != first(1, "sync")
   assert sorted((each.fault, each.role, each.phase) for each in first(1)) == sorted(cells)
   assert all(sorted(each.targets) == sorted(each.healed) for each in first(1))
-  assert any(each.targets != each.healed for each in first(1))  # mended in another order
+  assert any(each.targets != each.healed for each in first(1))  # fixed in another order
 
 
 def test_without_a_network_there_are_no_cuts():
@@ -342,7 +343,7 @@ def test_the_report_has_the_command_of_the_same_run():
     mode="sync", faults=["kill", "disk"], wait_limit=90.0, breaks=["token"]).events)]
   assert report.command(jobs) == (
     "python -m tools.chaos run --seconds=10 --seed=1 --modes=sync --breaks=token "
-    "--faults=kill,disk --wait_limit=90")
+    "--faults=kill,disk --world=one --wait_limit=90")
   text = "\n".join(report.lines("a history", jobs, validators.check(jobs)))
   assert "`%s`" % report.command(jobs) in text
   assert "| async | examples | – | not judged: " in text and "every cell" not in text

@@ -72,16 +72,22 @@ class Cell(NamedTuple):
       return _HOLDERS.get((self.role, self.phase), CHIEF)
     return _HOLDERS.get((self.role, self.phase), self.victim)
 
-  @property
-  def has_evaluator(self) -> bool:
-    return "evaluator 0" in (self.victim, self.holder)
 
-  @property
-  def tasks(self) -> List[str]:
-    """The tasks of its job, in the order of their start."""
-    ps = [] if self.scheme == "all_reduce" else ["ps 0"]
-    return (ps + ["worker %d" % index for index in range(WORKERS[self.scheme])]
-            + ["evaluator 0"] * self.has_evaluator)
+def servers(scheme: str) -> List[str]:
+  """Returns the tasks of a job but the evaluator, in the order of their start."""
+  return ["ps 0"] * (scheme != "all_reduce") + [
+    "worker %d" % index for index in range(WORKERS[scheme])]
+
+
+class Stage(NamedTuple):
+  """Faults that come at once."""
+  cells: Tuple[Cell, ...]
+  holds: Dict[str, str]  # the tasks that wait for them, and the place in which each of them waits
+
+
+def stages(cell: Cell) -> List[Stage]:
+  """Returns the only stage of a cell."""
+  return [Stage((cell,), {cell.holder: cell.phase})]
 
 
 ALL = [Cell(*each) for each in itertools.product(ROLES, PHASES, SCHEMES, FAULTS)]
@@ -138,14 +144,13 @@ EXPECTATIONS = (
   Expectation("*", "start", "*", "killed", GOES_ON, "restart"),
   Expectation("*", "initialising", "*", "killed", GOES_ON, "restart"),
   Expectation("worker", "evaluating", "*", "killed", GOES_ON, "restart"),
-  # The process that is started again waits for the others, which have ended.
-  Expectation("*", "*", "all_reduce", "killed", FAILS, "start"),
+  # Mirrored variables go back to the checkpoint with every loss, until the last one is saved.
+  Expectation("worker", "end", "all_reduce", "killed", GOES_ON, "restart"),
+  Expectation("*", "*", "all_reduce", "killed", GOES_ON, "restart", lost=True),
   Expectation("ps", "*", "*", "killed", GOES_ON, "restart", lost=True),
   Expectation("*", "*", "*", "killed", GOES_ON, "restart"),
   Expectation("*", "start", "*", "cut", FAILS, "start"),
   Expectation("*", "initialising", "*", "cut", FAILS, "start"),
-  # In all-reduce the chief's last hook runs when the others have reported their end, and left.
-  Expectation("chief", "end", "all_reduce", "cut", GOES_ON, "restart"),
   # The chief has done all that was asked for, and so has a worker that cannot say so.
   Expectation("ps", "evaluating", "*", "cut", FAILS, "loss", failing=()),
   Expectation("worker", "end", "*", "cut", FAILS, "loss", victim_fails=False),
@@ -170,6 +175,36 @@ SOMETIMES: List[Tuple[str, str, str, str]] = []
 def expectation(cell: Cell) -> Expectation:
   """Returns what a cell promises."""
   return next(each for each in EXPECTATIONS if fits(each[:4], cell))
+
+
+class Promise(NamedTuple):
+  """What a run promises, in its own figures."""
+  goes_on: bool
+  seconds: float  # until all tasks train on, or until the last one has ended
+  steps: range  # of the last checkpoint
+  lost_steps: int  # at most
+  failing: Dict[str, Tuple[str, ...]]  # tasks that end with 1; a last line has one of the words
+
+
+def promise(cell: Cell, pace: Pace, promised: Optional[Expectation] = None) -> Promise:
+  """Returns what a cell promises in a run; None: the expectation of the table."""
+  promised = promised or expectation(cell)
+  # At the end of synchronous training no worker may be left that makes lost steps again.
+  is_short = promised.lost and (cell.phase, cell.scheme) in (("end", "sync"), ("end", "spare"))
+  least = STEPS - (LOST_STEPS if is_short else 0)
+  failing: Dict[str, Tuple[str, ...]] = {}
+  if not promised.goes_on:
+    for name in [*promised.failing, *[cell.victim] * promised.victim_fails]:
+      words = promised.names or name != cell.victim and full_name(cell.victim)
+      failing[name] = (words,) if words else ()
+  return Promise(promised.goes_on, limits(pace)[promised.within],
+                 range(least, STEPS + WORKERS[cell.scheme]),
+                 LOST_STEPS if promised.lost else 0, failing)
+
+
+def full_name(task: str) -> str:
+  """Returns "/job:ps/task:0" for "ps 0"."""
+  return "/job:%s/task:%s" % tuple(task.split())
 
 
 def fits(pattern: Tuple[str, ...], cell: Cell) -> bool:

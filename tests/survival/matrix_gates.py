@@ -1,7 +1,8 @@
 """How a task of the failure matrix shows its phase and waits there, and the history of its steps.
 
 All of it is files in one folder, because a cut network and a stopped ps leave files as they are.
-A phase is reached when its holder has written `reached`; the holder goes on when `open` is there.
+A phase is reached when its holders have written `reached N TASK`, for stage N of the faults; they
+go on when `open N` is there.
 """
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ import os
 import threading
 import time
 
-VARIABLE = "TF1PS_MATRIX"  # a JSON object: folder, task, holder, phase, pace
+from tools.chaos import worlds
+
+VARIABLE = "TF1PS_MATRIX"  # a JSON object: folder, task, holds, paces
 _LIMIT = 600.0  # seconds that a holder waits; the driver kills it long before
 
 
@@ -27,7 +30,7 @@ class Gates(object):
     return os.path.exists(self.path(name))
 
   def write(self, name, text=""):
-    temporary = self.path("%s.%d.tmp" % (name, os.getpid()))
+    temporary = self.path("%s.%d.tmp" % (name, worlds.process_id()))
     with open(temporary, "w") as file:
       file.write(text)
     os.rename(temporary, self.path(name))
@@ -58,15 +61,21 @@ def of_process():
   return json.loads(text) if text else None
 
 
-def reach(phase):
-  """Shows that this task is in a phase, and waits there, if the cell asks for that."""
+def reach(place):
+  """Shows that this task is in a phase, and waits there, if a stage of the faults asks for that."""
   mine = of_process()
-  if mine is None or (mine["phase"], mine["holder"]) != (phase, mine["task"]):
-    return
-  gates = Gates(mine["folder"])
-  if not gates.is_there("open"):
-    gates.write("reached", str(os.getpid()))
-    gates.wait("open")
+  for stage, held in enumerate(mine["holds"] if mine else []):
+    gates = Gates(mine["folder"])
+    if held == place and not gates.is_there("open %d" % stage):
+      gates.write("reached %d %s" % (stage, mine["task"]), str(os.getpid()))
+      gates.wait("open %d" % stage)
+
+
+def recover(place):
+  """The same, but only during the recovery from the first fault."""
+  mine = of_process()
+  if mine is not None and Gates(mine["folder"]).is_there("open 0"):
+    reach(place)
 
 
 def note(event, number):
@@ -74,7 +83,7 @@ def note(event, number):
   mine = of_process()
   if mine is not None:
     path = Gates(mine["folder"]).path(
-      "history-%s-%d" % (mine["task"].replace(" ", "_"), os.getpid()))
+      "history-%s-%d" % (mine["task"].replace(" ", "_"), worlds.process_id()))
     with open(path, "a") as file:
       file.write("%.4f %s %d\n" % (time.monotonic(), event, number))
 
@@ -83,4 +92,4 @@ def pace_step():
   """Makes a step last as long as the cell wants, until the driver writes `finish`."""
   mine = of_process()
   if mine is not None and not Gates(mine["folder"]).is_there("finish"):
-    threading.Event().wait(mine["pace"])
+    threading.Event().wait(mine["paces"][Gates(mine["folder"]).is_there("open 0")])

@@ -1,4 +1,4 @@
-"""Makes one cell of the failure matrix happen, with real processes, and says what was seen."""
+"""Makes the faults of the failure matrix happen, with real processes, and says what was seen."""
 from __future__ import annotations
 
 import json
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -19,6 +19,7 @@ from tf1ps import state
 
 PROGRAM = "--program=" + str(pathlib.Path(__file__).parent / "matrix_program.py")
 _DISK = "16m"  # of the tmpfs that becomes full
+_ORDER = " ".join(matrix.FAULTS)  # of faults that come at once; a fault of worlds is alone
 
 
 class NotPermitted(Exception):
@@ -49,43 +50,29 @@ class Seen(NamedTuple):
     return "fails" if any(self.codes.values()) else "goes on"
 
 
-def problems(cell: matrix.Cell, seen: Seen, pace: matrix.Pace) -> List[str]:
-  """Returns where a cell did not do what it promises, as sentences."""
-  promised, found = matrix.expectation(cell), []
-  limit = matrix.limits(pace)[promised.within]
+def problems(promised: matrix.Promise, seen: Seen) -> List[str]:
+  """Returns where a run did not do what it promises, as sentences."""
+  found = []
   for name, code in seen.codes.items():
     if code is None:
       found.append("%s has not ended" % name)
     elif promised.goes_on and code:
       found.append("%s ended with %d: %s" % (name, code, seen.last_lines[name]))
   if promised.goes_on:
-    # At the end of synchronous training no worker may be left that makes lost steps again.
-    is_short = promised.lost and (cell.phase, cell.scheme) in (("end", "sync"), ("end", "spare"))
-    least = matrix.STEPS - (matrix.LOST_STEPS if is_short else 0)
-    if not least <= (seen.checkpoint_step or 0) < matrix.STEPS + matrix.WORKERS[cell.scheme]:
+    if (seen.checkpoint_step or 0) not in promised.steps:
       found.append("the last checkpoint has step %s" % seen.checkpoint_step)
     if seen.run_state != state.RUN_ENDED:
       found.append("the run's file says %s" % seen.run_state)
-    if seen.lost_steps > (matrix.LOST_STEPS if promised.lost else 0):
+    if seen.lost_steps > promised.lost_steps:
       found.append("%d steps were lost" % seen.lost_steps)
-  else:
-    for name in dict.fromkeys([*promised.failing, *[cell.victim] * promised.victim_fails]):
-      if seen.codes[name] not in (1, None):
-        found.append("%s ended with %d: %s" % (name, seen.codes[name], seen.last_lines[name]))
-      elif not _says(promised.names or name != cell.victim and _full_name(cell.victim),
-                     seen.last_lines[name]):
-        found.append("%s does not say why: %s" % (name, seen.last_lines[name]))
-  if seen.effect > limit + 5.0:
-    found.append("it took %.1f s, and not %g" % (seen.effect, limit))
+  for name, words in promised.failing.items():
+    if seen.codes[name] not in (1, None):
+      found.append("%s ended with %d: %s" % (name, seen.codes[name], seen.last_lines[name]))
+    elif words and not any(word in seen.last_lines[name] for word in words):
+      found.append("%s does not say why: %s" % (name, seen.last_lines[name]))
+  if seen.effect > promised.seconds + 5.0:
+    found.append("it took %.1f s, and not %g" % (seen.effect, promised.seconds))
   return found
-
-
-def _says(words, line):
-  return not words or words in line
-
-
-def _full_name(task):
-  return "/job:%s/task:%s" % tuple(task.split())
 
 
 class Network(object):
@@ -101,13 +88,16 @@ class Network(object):
       raise NotPermitted("network namespaces are not permitted: %s" % self._hub.output)
     self._run(self._hub.pid, "ip link add hub type bridge && ip link set hub up")
     self._ports = {}
+    self._wired = 0
 
   def wire(self, name, pid, address):
-    """Connects a process that is apart."""
-    port = "p%d" % len(self._ports)
+    """Connects a process that is apart; one with an older one's address takes its MAC, too."""
+    port = "p%d" % self._wired
+    self._wired += 1
     self._ports[name] = port
-    self._run(self._hub.pid, "ip link add %s type veth peer name eth0 netns %d && ip link set %s "
-              "master hub up" % (port, pid, port))
+    mac = "02:00:00:00:00:%02x" % int(address.rpartition(".")[2])
+    self._run(self._hub.pid, "ip link add %s type veth peer name eth0 address %s netns %d && "
+              "ip link set %s master hub up" % (port, mac, pid, port))
     self._run(pid, "ip link set lo up && ip addr add %s/24 dev eth0 && ip link set eth0 up" % (
       address))
 
@@ -150,46 +140,61 @@ class Disk(object):
 
 
 class Job(object):
-  """The job of a cell."""
+  """The job of a cell, or of the stages of its faults."""
 
-  def __init__(self, cell, pace, start, folder):
-    self.cell, self.pace, self._start = cell, pace, start
+  timing: Dict[str, float] = {}  # of the checkpoint directory, where it differs from the tests'
+
+  def __init__(self, stages: Sequence[matrix.Stage], pace, start, folder):
+    self._stages, self.pace, self._start = stages, pace, start
+    self._cells = [cell for stage in stages for cell in stage.cells]
+    self.scheme = self._cells[0].scheme
     self._folder = str(folder)
     self._directory = os.path.join(self._folder, "model")
     os.makedirs(os.path.join(self._directory, "eval"))
     os.mkdir(os.path.join(self._folder, "gates"))
     self._gates = matrix_gates.Gates(os.path.join(self._folder, "gates"))
-    self._network = Network(start, folder) if cell.fault == "cut" else None
-    self._disk = None
-    if cell.fault == "full":
-      self._disk = Disk({"worker": os.path.join(self._folder, "log"),
-                         "evaluator": os.path.join(self._directory, "eval")}.get(
-                           cell.role, self._directory))
-    servers = [name for name in cell.tasks if not name.startswith("evaluator")]
+    roles = {cell.role for cell in self._cells if cell.fault == "full"}
+    self._disks: Dict[str, Disk] = {}
+    for role in ("ps", "evaluator", "worker"):  # a disk in another one comes later
+      if roles & {role, "chief" if role == "ps" else role}:
+        self._disks[self._disk_folder(role)] = Disk(self._disk_folder(role))
+    is_apart = any(cell.fault == "cut" for cell in self._cells)
+    self._network = Network(start, folder) if is_apart else None
+    self._servers = matrix.servers(self.scheme)
     if self._network:
-      addresses = ["10.213.7.%d:2222" % (number + 1) for number in range(len(servers))]
+      addresses = ["10.213.7.%d:2222" % (number + 1) for number in range(len(self._servers))]
     else:
-      addresses = harness.addresses(len(servers))
-    self._addresses = dict(zip(servers, addresses))
+      addresses = harness.addresses(len(self._servers))
+    self._addresses = dict(zip(self._servers, addresses))
     self._tasks: Dict[str, harness.Task] = {}
+    self._begun = 0
+
+  def _disk_folder(self, role):
+    return {"worker": os.path.join(self._folder, "log"),
+            "evaluator": os.path.join(self._directory, "eval")}.get(role, self._directory)
 
   def close(self):
-    if self._disk is not None:
+    if self._disks:
       for task in self._tasks.values():
         task.kill()
-      self._disk.close()
+    for disk in reversed(list(self._disks.values())):
+      disk.close()
 
   def run(self) -> Seen:
-    """Runs the cell to its end."""
+    """Runs the job to its end."""
     began = time.monotonic()
-    cell = self.cell
+    cell = self._cells[0]
     if cell.phase in ("end", "evaluating") and cell.role != "chief" or cell.phase == "end":
       self._gates.write("finish")
-    for name in cell.tasks:
+    held = {task for stage in self._stages for task in stage.holds}
+    has_evaluator = "evaluator 0" in held.union(each.victim for each in self._cells)
+    for name in self._servers + ["evaluator 0"] * has_evaluator:
       self._begin(name)
-    self._reach()
-    at = time.monotonic()
-    getattr(self, "_" + cell.fault)()
+    at = began
+    for number, stage in enumerate(self._stages):
+      self._reach(number, stage)
+      at = time.monotonic()
+      self._hit(number, stage.cells)
     back_at = self._await_back(at)
     self._gates.write("finish")
     until = at + self.end_limit
@@ -209,14 +214,14 @@ class Job(object):
 
   @property
   def end_limit(self):
-    """Seconds from the fault in which a job must have ended, whatever it promises."""
+    """Seconds from the last fault in which a job must have ended, whatever it promises."""
     pace = self.pace
     return pace.start_timeout + 3 * pace.heartbeat_timeout + pace.stop + pace.room + 30.0
 
   @property
   def _save_steps(self):
     # The last checkpoint is still to come when the disk becomes full.
-    is_last = (self.cell.phase, self.cell.fault) == ("end", "full")
+    is_last = any((cell.phase, cell.fault) == ("end", "full") for cell in self._cells)
     return (matrix.STEPS * 2 // 3) if is_last else matrix.SAVE_STEPS
 
   def output(self) -> str:
@@ -224,10 +229,20 @@ class Job(object):
     return "\n".join("--- %s\n%s" % (name, task.output) for name, task in self._tasks.items())
 
   def _begin(self, name):
-    job, index = name.split()
-    hosts = {each: ",".join(address for task, address in self._addresses.items()
+    self._begun += 1  # a process that is started again has a network of its own
+    apart = "process %d" % self._begun if self._network and name in self._addresses else None
+    self._tasks[name] = task = self._run(name, name, self._addresses, apart)
+    if apart:
+      harness.wait_until(lambda: self._gates.is_there(apart + " is apart"), what=name)
+      self._network.wire(name, task.pid, self._addresses[name].partition(":")[0])
+      self._gates.write(apart + " is wired")
+
+  def _run(self, name, task, addresses, apart=None):
+    """Starts a process under a name as a task of the job with these addresses."""
+    job, index = task.split()
+    hosts = {each: ",".join(address for task, address in addresses.items()
                             if task.startswith(each)) for each in ("ps", "worker")}
-    pace, cell = self.pace, self.cell
+    pace = self.pace
     argv = ["--heartbeat_timeout=%g" % pace.heartbeat_timeout,
             "--start_timeout=%g" % pace.start_timeout]
     if job != "evaluator":
@@ -236,66 +251,91 @@ class Job(object):
     if job != "ps":
       argv += [PROGRAM, "--batch_size=%d" % matrix.BATCH, "--checkpoint_dir=" + self._directory]
     if job == "worker":
-      argv += ["--steps=%d" % matrix.STEPS, "--save_checkpoints_steps=%d" % self._save_steps,
-               "--end_timeout=%g" % (2 * pace.heartbeat_timeout), "--optimizer=sgd",
-               "--learning_rate=0.01", *matrix.SCHEME_FLAGS[cell.scheme]]
+      argv += ["--steps=%d" % matrix.STEPS, "--save_checkpoints=steps:%d" % self._save_steps,
+               "--optimizer=sgd", "--learning_rate=0.01", *matrix.SCHEME_FLAGS[self.scheme]]
     settings = {
-      "folder": self._gates.path(""), "task": name, "holder": cell.holder, "phase": cell.phase,
-      "pace": pace.step, "directory": self._directory, "steps": matrix.STEPS}
-    apart = name.replace(" ", "-") if self._network and job != "evaluator" else None
+      "folder": self._gates.path(""), "task": name,
+      "holds": [stage.holds.get(name) for stage in self._stages],
+      # A second fault, too, must come before the last step.
+      "paces": [pace.step, pace.step * (1 if len(self._cells) == 1 else 3)],
+      "end_timeout": 2 * pace.heartbeat_timeout,
+      "directory": self._directory, "steps": matrix.STEPS, "timing": self.timing}
     log = None
-    if cell.fault == "full" and name == cell.victim and cell.role == "worker":
-      log = os.path.join(self._disk.folder, "log")
-    self._tasks[name] = self._start(
-      name, matrix_tasks.run, job, argv, apart, log,
-      **{matrix_gates.VARIABLE: json.dumps(settings)})
-    if apart:
-      task = self._tasks[name]
-      harness.wait_until(lambda: self._gates.is_there(apart + " is apart"), what=name)
-      self._network.wire(name, task.pid, self._addresses[name].partition(":")[0])
-      self._gates.write(apart + " is wired")
+    if name == matrix.VICTIMS["worker"] and self._disk_folder("worker") in self._disks:
+      log = os.path.join(self._disk_folder("worker"), "log")
+    return self._start(name, matrix_tasks.run, job, argv, apart, log, self._place(name),
+                       **{matrix_gates.VARIABLE: json.dumps(settings)})
 
-  def _reach(self):
-    """Waits until the phase is reached; whoever shows it waits for the fault."""
-    def reached():
-      if self._gates.is_there("reached"):
-        return True
-      holder = self._tasks[self.cell.holder]
-      assert holder.is_running, "%s ended before the phase:\n%s" % (holder.name, self.output())
-      return False
+  def _place(self, name):
+    """The place of a task in a world, see worlds_job.py."""
 
-    harness.wait_until(reached, 90.0, lambda: "%s of %s:\n%s" % (
-      self.cell.phase, self.cell.holder, self.output()))
-    if self.cell[:2] == ("evaluator", "training"):
-      harness.wait_until(lambda: self._events("evaluation"), what="a first evaluation")
-    if self.cell[:2] == ("worker", "evaluating"):
-      self._tasks[self.cell.victim].wait()
-    if self.cell[:3] == ("chief", "end", "all_reduce"):  # its last hook runs when all have reported
-      self._tasks["worker 1"].wait()
+  def _kill(self, task):
+    task.kill()
 
-  # The faults.
+  def _signal(self, task, number):
+    task.signal(number)
 
-  def _killed(self):
-    self._tasks[self.cell.victim].kill()
-    self._gates.write("open")
-    self._begin(self.cell.victim)
+  def _reach(self, number, stage):
+    """Waits until the stage is reached; whoever shows it waits for the faults."""
+    first = self._cells[0]
+    if number and (first.role, first.fault) == ("ps", "killed"):
+      self._tasks[first.victim].wait_for("serving")
+    for name, place in stage.holds.items():
+      def reached(name=name):
+        if self._gates.is_there("reached %d %s" % (number, name)):
+          return True
+        holder = self._tasks[name]
+        assert holder.is_running, "%s ended before its place:\n%s" % (name, self.output())
+        return False
 
-  def _stopped(self):
-    victim = self._tasks[self.cell.victim]
-    victim.signal(signal.SIGSTOP)
-    self._gates.write("open")
-    threading.Event().wait(self.pace.stop)
-    victim.signal(signal.SIGCONT)
+      harness.wait_until(reached, 90.0, lambda name=name, place=place: "%s of %s:\n%s" % (
+        place, name, self.output()))
+    for cell in stage.cells:
+      if cell[:2] == ("evaluator", "training"):
+        harness.wait_until(lambda: self._events("evaluation"), what="a first evaluation")
+      if cell[:2] == ("worker", "evaluating"):
+        self._tasks[cell.victim].wait()
 
-  def _cut(self):
-    self._network.cut(self.cell.victim)
-    self._gates.write("open")
+  # The faults: each is an iterator, which stops once for the others that come at once.
 
-  def _full(self):
-    self._disk.fill()
-    self._gates.write("open")
+  def _hit(self, number, cells):
+    for cell in cells:
+      assert self._tasks[cell.victim].is_running or cell[:2] == ("worker", "evaluating"), (
+        "%s ended before its fault:\n%s" % (cell.victim, self.output()))
+    hits = [getattr(self, "_" + cell.fault)(cell)
+            for cell in sorted(cells, key=lambda cell: _ORDER.find(cell.fault))]
+    for hit in hits:
+      next(hit)
+    self._gates.write("open %d" % number)
+    for hit in hits:
+      next(hit, None)
+
+  def _killed(self, cell):
+    self._kill(self._tasks[cell.victim])
+    yield
+    self._begin(cell.victim)
+
+  def _stopped(self, cell):
+    victim = self._tasks[cell.victim]
+    self._signal(victim, signal.SIGSTOP)
+    began = time.monotonic()  # two stops that come at once last as long as one
+    yield
+    # Silences add up: a second stop, or a restart of the same task, shares the time with this one.
+    silences = sum(any(each.fault == "stopped" or (each.fault, each.role) == ("killed", cell.role)
+                       for each in stage.cells) for stage in self._stages)
+    threading.Event().wait(max(0.0, began + self.pace.stop / silences - time.monotonic()))
+    self._signal(victim, signal.SIGCONT)
+
+  def _cut(self, cell):
+    self._network.cut(cell.victim)
+    yield
+
+  def _full(self, cell):
+    disk = self._disks[self._disk_folder(cell.role)]
+    disk.fill()
     at, before = time.monotonic(), self._highest()
-    cell, victim = self.cell, self._tasks[self.cell.victim]
+    yield
+    victim = self._tasks[cell.victim]
 
     def is_felt():
       if cell.role in ("ps", "chief"):
@@ -309,19 +349,26 @@ class Job(object):
       harness.wait_until(is_felt, self.pace.heartbeat_timeout)
     except AssertionError:
       pass  # whoever waits for others writes nothing
-    if self.cell.phase not in ("end", "evaluating"):
-      self._disk.free()
+    if cell.phase not in ("end", "evaluating"):
+      disk.free()
 
   # What came of it.
 
   def _await_back(self, at) -> Optional[float]:
-    """Waits until the victim works again, or until that cannot be; returns when it did."""
-    cell, victim = self.cell, self._tasks[self.cell.victim]
-    event = "evaluation" if cell.role == "evaluator" else "step"
-    limit = 2 * self.pace.heartbeat_timeout + self.pace.room
+    """Waits until the victims work again, or until that cannot be; returns when they did."""
+    now = time.monotonic()
     # Of another process than before, the first sign counts.
-    since = at if cell.fault in ("killed", "full") else time.monotonic()
-    if cell.role == "ps" and cell.fault == "killed" and self._has_said(victim, "serving", limit):
+    found = [self._await_victim(cell, now if cell.fault in ("stopped", "cut") else at,
+                                now + 2 * self.pace.heartbeat_timeout + self.pace.room)
+             for cell in self._cells]
+    return None if None in found else max(found)
+
+  def _await_victim(self, cell, since, until) -> Optional[float]:
+    victim = self._tasks[cell.victim]
+    event = "evaluation" if cell.role == "evaluator" else "step"
+    is_cut = any(each.fault == "cut" for each in self._cells)
+    if cell.role == "ps" and cell.fault == "killed" and self._has_said(
+        victim, "serving", until - time.monotonic()):
       since = time.monotonic()
 
     def signs():
@@ -337,10 +384,10 @@ class Job(object):
       awaited = [task for task in awaited if task.pid not in found]
       if not any(task.is_running for task in awaited):
         return max(found.values()) if found else -1.0
-      return -1.0 if cell.fault == "cut" else None
+      return -1.0 if is_cut else None
 
     try:
-      found = harness.wait_until(back, limit)
+      found = harness.wait_until(back, until - time.monotonic())
     except AssertionError:
       return None
     return found if found > 0 else None
@@ -369,7 +416,7 @@ class Job(object):
     return lost
 
   def _last_line(self, name):
-    lines: List[str] = self._tasks[name].lines
+    lines: List[str] = harness.without_logs(self._tasks[name].lines)
     return lines[-1] if lines else ""
 
   def _checkpoint_step(self) -> Optional[int]:

@@ -1,8 +1,10 @@
 """Makes the tables of docs/survival.md: `python -m tests.survival.matrix_page [ROWS.jsonl]`.
 
-matrix_results.jsonl holds a row for each cell and TensorFlow. `make matrix` writes rows, which
-replace those of the same cells there. A comment in the page, such as `<!-- cells: killed -->`,
-names the view and its fault; the text from there to `<!-- end -->` is made.
+matrix_results.jsonl holds a row for each cell and TensorFlow, pairs_results.jsonl for each pair,
+and worlds_results.jsonl for each cell of a world. `make matrix` and `make pairs` write rows, which
+replace those of the same cells or pairs there. A comment in the page, such as
+`<!-- cells: killed -->`, names the view and its fault; the text from there to `<!-- end -->` is
+made. metadata.py and pairs.py have the views `files` and `pairs`.
 """
 from __future__ import annotations
 
@@ -12,12 +14,15 @@ import re
 import sys
 from typing import Dict, List, Sequence
 
-from tests.survival import matrix
+from tests.survival import matrix, metadata, pairs, worlds
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(_FOLDER, "matrix_results.jsonl")
+PAIRS = os.path.join(_FOLDER, "pairs_results.jsonl")
+WORLD_RESULTS = os.path.join(_FOLDER, "worlds_results.jsonl")
 PAGE = os.path.join(os.path.dirname(os.path.dirname(_FOLDER)), "docs", "survival.md")
-_BLOCK = re.compile(r"<!-- (cells|defects|conditions):? ?(\w*) -->\n.*?<!-- end -->", re.DOTALL)
+_BLOCK = re.compile(
+  r"<!-- (cells|defects|conditions|files|pairs|worlds):? ?(\w*) -->\n.*?<!-- end -->", re.DOTALL)
 
 _ROLES = {"ps": "ps", "chief": "chief", "worker": "worker", "evaluator": "evaluator"}
 _PHASES = {"start": "before its start", "initialising": "while initialising",
@@ -69,7 +74,9 @@ def with_tables(text: str, found: Sequence[dict]) -> str:
   """Returns the page with the tables that these rows make."""
   def block(match):
     view, word = match.groups()
-    lines = {"cells": _cells, "defects": _defects, "conditions": _conditions}[view](found, word)
+    lines = {"cells": _cells, "defects": _defects, "conditions": _conditions,
+             "files": lambda *unused: metadata.table(), "worlds": _worlds,
+             "pairs": lambda *unused: pairs.tables(read(PAIRS))}[view](found, word)
     head = match.group(0).partition("\n")[0]
     return "%s\n\n%s\n\n<!-- end -->" % (head, "\n".join(lines))
 
@@ -77,28 +84,26 @@ def with_tables(text: str, found: Sequence[dict]) -> str:
 
 
 def _cells(found, fault):
-  """A line for each role and phase, a column for each scheme."""
+  """A line for each role and phase, a column for each scheme; then why some cells are missing."""
   rows: Dict[matrix.Cell, List[dict]] = {}
   for one in found:
     rows.setdefault(cell_of(one), []).append(one)
-  lines = _head("task", "phase", *_SCHEMES.values())
+  lines, missing = _head("task", "phase", *_SCHEMES.values()), []
   for role in matrix.ROLES:
     for phase in matrix.PHASES:
       cells = [matrix.Cell(role, phase, scheme, fault) for scheme in matrix.SCHEMES]
-      reasons = {matrix.meaningless(cell) for cell in cells}
-      if None in reasons or len(reasons) > 1:
+      reasons = [reason for reason in map(matrix.meaningless, cells) if reason is not None]
+      missing += reasons
+      if len(reasons) < len(cells):
         lines.append(_line(_ROLES[role], _PHASES[phase],
                            *(_text(cell, rows.get(cell, [])) for cell in cells)))
-      else:
-        lines.append(_line(_ROLES[role], _PHASES[phase], "– " + reasons.pop(), "–", "–", "–"))
-  return lines
+  return lines + ["", "Not there: %s." % "; ".join(dict.fromkeys(missing))]
 
 
 def _text(cell, rows):
   """What became of a cell; TensorFlows that agree are told once."""
-  reason = matrix.meaningless(cell)
-  if reason is not None:
-    return "– " + reason
+  if cell.fault in matrix.FAULTS and matrix.meaningless(cell) is not None:
+    return "–"
   if not rows:
     return "not run"
   newest = max(rows, key=lambda one: _version(one["tensorflow"]))
@@ -110,8 +115,9 @@ def _text(cell, rows):
 
 
 def _outcome(one):
-  lost = ", %d steps lost" % one["lost_steps"] if one["lost_steps"] else ""
-  return "%s, %.1f s%s" % (one["outcome"], one["seconds"], lost)
+  word = "" if one["outcome"] == "goes on" else one["outcome"] + " "
+  lost = " (%d lost)" % one["lost_steps"] if one["lost_steps"] else ""
+  return "%s%.1f%s" % (word, one["seconds"], lost)
 
 
 def _defects(found, unused_word):
@@ -144,30 +150,73 @@ def _conditions(found, unused_word):
   return lines
 
 
+def _worlds(unused_found, unused_word):
+  """A line for each cell, a column for each world; then how it was measured."""
+  rows: Dict[worlds.Cell, List[dict]] = {}
+  for one in read(WORLD_RESULTS):
+    rows.setdefault(_world_cell_of(one), []).append(one)
+  lines = ["- `%s`: %s." % (name, world.text) for name, world in worlds.WORLDS.items()]
+  lines += ["", *_head("cell", *worlds.WORLDS)]
+  for cell in dict.fromkeys(each.cell for each in worlds.CELLS):
+    lines.append(_line("`%s`" % cell.name, *(
+      _world_text(worlds.Cell(world, cell), rows) for world in worlds.WORLDS)))
+  lines += ["", *("- *%s*: %s." % each for each in worlds.FAULTS.items()), ""]
+  found = [one for some in rows.values() for one in some]
+  for version in sorted({one["tensorflow"] for one in found}, key=_version, reverse=True):
+    some = [one for one in found if one["tensorflow"] == version]
+    there = [cell for cell in worlds.CELLS if worlds.meaningless(cell, version) is None]
+    lines.append("- TensorFlow %s: %d of %d cells, %d of them as promised, in %.0f minutes." % (
+      version, len(some), len(there), sum(not one["problems"] for one in some),
+      sum(one["cell_seconds"] for one in some) / 60))
+  return lines
+
+
+def _world_cell_of(one):
+  return worlds.Cell(one["world"], cell_of(one))
+
+
+def _world_text(cell, rows):
+  return _text(cell.cell, rows.get(cell, [])) if cell in worlds.CELLS else "–"
+
+
+def _merged_worlds(old, new):
+  """As `merged`, of the cells of worlds."""
+  latest = {(_world_cell_of(one), one["tensorflow"]): one for one in [*old, *new]}
+  return [latest[each] for each in sorted(
+    (each for each in latest if each[0] in worlds.CELLS),
+    key=lambda each: (worlds.CELLS.index(each[0]), each[1]))]
+
+
 def _version(text):
   return [int(part) for part in re.findall(r"\d+", text)]
 
 
 def _head(*cells):
-  return [_line(*cells), "|" + "---|" * len(cells)]
+  return [_line(*cells), "|" + "-|" * len(cells)]
 
 
 def _line(*cells):
-  return "| " + " | ".join(cells) + " |"
+  return "|%s|" % "|".join(cells)
 
 
 def main(arguments: Sequence[str]) -> None:
   """Adds the rows of these files to the results, and writes the page."""
-  found = read(RESULTS) if os.path.exists(RESULTS) else []
-  for path in arguments:
-    found = merged(found, read(path))
+  new = [one for path in arguments for one in read(path)]
+  of_worlds = [one for one in new if "world" in one]
+  _write(RESULTS, merged(read(RESULTS), [
+    one for one in new if "role" in one and one not in of_worlds]))
+  _write(PAIRS, pairs.merged(read(PAIRS) + [one for one in new if "moment" in one]))
+  _write(WORLD_RESULTS, _merged_worlds(read(WORLD_RESULTS), of_worlds))
   with open(PAGE, encoding="utf-8") as file:
-    text = with_tables(file.read(), found)
-  with open(RESULTS, "w") as file:
-    for one in found:
-      file.write(json.dumps(one) + "\n")
+    text = with_tables(file.read(), read(RESULTS))
   with open(PAGE, "w", encoding="utf-8") as file:
     file.write(text)
+
+
+def _write(path, rows):
+  with open(path, "w") as file:
+    for one in rows:
+      file.write(json.dumps(one) + "\n")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ def _begin_evaluation():
       gates.reach("end")
   elif _calls["eval"] == 2:
     gates.reach("evaluating")
+    gates.recover("evaluation")  # the chief evaluates until the other one recovers
 
 
 def _step(x):
@@ -54,8 +55,10 @@ def _step(x):
 
 def model_fn(features, labels, mode):
   """y = w x + b, with its squared error."""
-  if mode == "train" and latest_record().cluster.replica_index:
-    gates.reach("initialising")
+  if mode == "train":
+    gates.recover("model")
+    if latest_record().cluster.replica_index:
+      gates.reach("initialising")
   w = tf.get_variable("w", [], initializer=_initialise if mode == "train" else
                       tf.zeros_initializer())
   b = tf.get_variable("b", [], initializer=tf.zeros_initializer())
@@ -73,6 +76,7 @@ def model_fn(features, labels, mode):
 def _initialise(shape, dtype=None, partition_info=None):
   """Zero, by way of this process: the chief waits here in the middle of its initialisation."""
   def zero():
+    gates.recover("variables")
     gates.reach("initialising")
     return np.float32(0)
 
@@ -95,9 +99,14 @@ def _gate_of_saves():
       gates.reach("saving")
     return np.float32(_calls["save"])
 
+  def recover(value):
+    gates.recover("variables")
+    return value
+
   class Gate(kind):
     def restore(self, restored_tensors, restored_shapes):
-      return tf.no_op()
+      with tf.device(device):
+        return tf.numpy_function(recover, restored_tensors, tf.float32).op
 
   with tf.device(device):
     value = tf.numpy_function(save, [], tf.float32)
@@ -123,3 +132,7 @@ class _History(LifecycleHook):
 
   def end(self, session):
     gates.reach("end")
+
+
+if (gates.of_process() or {}).get("task") == "evaluator 0":
+  gates.recover("program")

@@ -11,12 +11,13 @@ from tests.survival import matrix, matrix_job, matrix_page
 PACE = matrix.PACES[os.environ.get("TF1PS_MATRIX_PACE", "quick")]
 ROWS = os.environ.get("TF1PS_MATRIX_ROWS")  # a file that gets a line for each cell
 LOGS = os.environ.get("TF1PS_MATRIX_LOGS")  # a folder that gets all output of each cell
+IS_WHOLE = bool(os.environ.get("TF1PS_MATRIX_WHOLE"))
 PART = matrix.part_of_commit(tf.VERSION.startswith("1."))
 
 
 def chosen():
   """The cells that this run has, as parameters; the part's number is in their names."""
-  if os.environ.get("TF1PS_MATRIX_WHOLE"):
+  if IS_WHOLE:
     named = [(cell, cell.name) for cell in matrix.CELLS]
   else:
     named = [(cell, "kind-" + cell.name) for cell in matrix.KINDS]
@@ -31,27 +32,36 @@ def chosen():
     yield pytest.param(cell, id=name, marks=marks)
 
 
+def run(make):
+  """Makes a job and runs it to its end; returns the job, what was seen, and its output."""
+  try:
+    job = make()
+  except matrix_job.NotPermitted as error:
+    pytest.skip(str(error))
+  try:
+    return job, job.run(), job.output()
+  finally:
+    job.close()
+
+
+def keep(row, name, log):
+  """Keeps what a run is asked to keep of a cell."""
+  if ROWS:
+    matrix_page.add(ROWS, row)
+  if LOGS:
+    with open(os.path.join(LOGS, name), "w") as file:
+      file.write(log)
+
+
 @pytest.mark.slow
 @pytest.mark.every_part
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("cell", list(chosen()))
 def test_a_cell_does_what_it_promises(start, tmp_path, cell):
-  try:
-    job = matrix_job.Job(cell, PACE, start, tmp_path)
-  except matrix_job.NotPermitted as error:
-    pytest.skip(str(error))
-  try:
-    seen = job.run()
-    output = job.output()
-  finally:
-    job.close()
-  found = matrix_job.problems(cell, seen, PACE)
-  if ROWS:
-    matrix_page.add(ROWS, matrix_page.row(
-      cell, seen, found, PACE, tf.VERSION, str(datetime.date.today())))
-  if LOGS:
-    with open(os.path.join(LOGS, cell.name), "w") as file:
-      file.write("%s\n%s\n%s\n" % (found, seen, output))
+  _, seen, output = run(lambda: matrix_job.Job(matrix.stages(cell), PACE, start, tmp_path))
+  found = matrix_job.problems(matrix.promise(cell, PACE), seen)
+  keep(matrix_page.row(cell, seen, found, PACE, tf.VERSION, str(datetime.date.today())),
+       cell.name, "%s\n%s\n%s\n" % (found, seen, output))
   assert not found, "%s\n%s\nTF1PS_MATRIX_PART=%d runs this part again.\n%s" % (
     "; ".join(found), seen, PART, output)
 

@@ -35,7 +35,7 @@ def test_a_bad_record_ends_the_job_with_its_place(start, folder):
   found, (chief,), _ = run(start, folder)
   assert found == [1]
   assert "%s/a.txt:18: StringToNumberOp could not correctly convert string: xa" % folder \
-      in chief.lines[-1]
+      in chief.last_line
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_bad_records_are_skipped_and_counted(start, folder):
 def test_too_many_bad_records_end_the_job(start, folder):
   found, (chief,), _ = run(start, folder, "--on_bad_record=skip:0.005")
   assert found == [1]
-  assert "more than the tolerated ratio of 0.005 (--on_bad_record=skip:R)" in chief.lines[-1]
+  assert "more than the tolerated ratio of 0.005 (--on_bad_record=skip:R)" in chief.last_line
 
 
 @pytest.mark.slow

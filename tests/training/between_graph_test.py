@@ -9,7 +9,7 @@ from tests import harness
 from tf1ps.cluster.description import Cluster
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.program.contract import Program
-from tf1ps.training import between_graph, options
+from tf1ps.training import between_graph, optimizers, options
 
 CLUSTER = Cluster({"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1"}}, "worker", 1)
 ALONE = Cluster({"worker": {0: "c:1"}}, "worker", 0)
@@ -70,10 +70,14 @@ def test_variables_are_on_the_ps_by_size_and_the_rest_on_the_worker():
   assert step.loss.device == WORKER
 
 
-def test_as_ref_variables():
-  build(CLUSTER, variables="ref")
+def test_ref_variables_of_a_program():
+  def own(features, labels, mode):
+    with tf.variable_scope(tf.get_variable_scope(), use_resource=False):
+      return model_fn(features, labels, mode)
+
+  build(CLUSTER, model=own)
   assert places() == {
-    "global_step": (PS0, "VariableV2", b""), "big": (PS1, "VariableV2", b""),
+    "global_step": (PS0, "VarHandleOp", b""), "big": (PS1, "VariableV2", b""),
     "small": (PS0, "VariableV2", b""), "average": (PS0, "VariableV2", b""),
     "tf1ps/input_position/worker_0": (PS0, "VarHandleOp", b""),
     "tf1ps/input_position/worker_1": (PS0, "VarHandleOp", b""),
@@ -146,13 +150,12 @@ def test_the_programs_own_optimizer_wins():
 @pytest.mark.parametrize("kwargs", [
   {"sync_replicas": True}, {"staleness_policy": "drop:3"}, {"staleness_policy": "damp"},
   {"num_clones": 2}])
-@pytest.mark.parametrize("variables", ["resource", "ref"])
-def test_a_checkpoint_does_not_know_how_updates_are_made(kwargs, variables):
+def test_a_checkpoint_does_not_know_how_updates_are_made(kwargs):
   names = []
   tf.disable_control_flow_v2()  # as the programs do
   for each in ({}, kwargs):
     with tf.Graph().as_default():
-      build(CLUSTER, optimizer="adam", variables=variables, **each)
+      build(CLUSTER, optimizer="adam", **each)
       names.append(sorted(variable.op.name for variable in tf.global_variables()))
   assert names[0] == names[1] and "beta1_power" in names[0]
 
@@ -181,16 +184,9 @@ def test_updates_that_cannot_be_made_are_refused():
   with tf.Graph().as_default(), pytest.raises(
       ValueError, match="--staleness_policy=damp has no effect: the program brings an optimizer"):
     build(CLUSTER, model=own, staleness_policy="damp")
-  with tf.Graph().as_default(), pytest.raises(
-      ValueError, match="--scale_learning_rate has no effect: the program brings an optimizer"):
-    build(CLUSTER, model=own, sync_replicas=True, scale_learning_rate=True)
 
 
 @pytest.mark.parametrize("flags, rate", [
-  (dict(), 0.001), (dict(learning_rate=0.5), 0.5),
-  (dict(sync_replicas=True, learning_rate=0.5, scale_learning_rate=True), 1.0),
-  (dict(sync_replicas=True, optimizer="adam", scale_learning_rate=True), 0.002),
-  (dict(sync_replicas=True, learning_rate=0.5, scale_learning_rate=True, replicas_to_aggregate=1),
-   0.5)])
-def test_the_learning_rate_goes_with_the_gradients_of_an_update(flags, rate):
-  assert between_graph.build_learning_rate(options.Options(**flags), CLUSTER) == rate
+  (dict(), 0.001), (dict(learning_rate=0.5), 0.5), (dict(optimizer="sgd"), 0.01)])
+def test_the_learning_rate_is_the_given_one_or_that_of_the_optimizer(flags, rate):
+  assert optimizers.build_learning_rate(options.Options(**flags)) == rate

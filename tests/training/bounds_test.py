@@ -16,21 +16,24 @@ def shares(computing=0.0, waiting=0.0, seconds=0.01, **parts):
   return TimeShares(rest, computing, rest, waiting, seconds, **parts)
 
 
-def say(one, seconds=60.0, **options):
-  return bounds.say_bound([one], Options(**options), seconds)
+def say(one, seconds=60.0, steps=1, **options):
+  return bounds.say_bound([one], Options(**options), seconds, steps)
 
 
 @pytest.mark.parametrize("one, options, line", [
-  (shares(waiting=0.6), {}, "messages (100 %): try --steps_per_execution=8"),
-  (shares(waiting=0.6), dict(pack_bytes=0), "messages (100 %): try to leave out --pack_bytes=0"),
+  (shares(waiting=0.6), {}, "messages (100 %): try --overlap=2 (older gradients)"),
+  (shares(waiting=0.6), dict(steps_per_execution=1),
+   "messages (100 %): try --steps_per_execution=8"),
+  (shares(waiting=0.6), dict(pack_bytes=0),
+   "messages (100 %): try to leave out TF1PS_PACK_BYTES=0"),
   (shares(waiting=0.6, seconds=0.1), dict(steps_per_execution=8),
-   "messages (100 %): try --steps_in_flight=2 (older gradients)"),
+   "messages (100 %): try --overlap=2 (older gradients)"),
   (shares(waiting=0.6), dict(sync_replicas=True), "messages (100 %): try a larger --batch_size"),
   (shares(waiting=0.6), dict(replication="in_graph"),
    "messages (100 %): try a larger --batch_size"),
   (shares(large=0.7), {}, "bytes (70 %): try --wire_dtype=bfloat16"),
   (shares(large=0.7), dict(wire_dtype="float16"),
-   "bytes (70 %): try --steps_in_flight=2 (older gradients)"),
+   "bytes (70 %): try --overlap=2 (older gradients)"),
   (shares(large=0.7), dict(wire_dtype="float16", sync_replicas=True),
    "bytes (70 %): try another ps"),
   (shares(0.8), {}, "computing (80 %): try another worker on a machine of its own"),
@@ -50,14 +53,14 @@ def test_each_bound(one, options, line):
 def test_no_advice_that_is_given_already(one, options):
   said = say(one._replace(seconds=1.0), **options)
   for name, value in options.items():
-    assert said.endswith("out --pack_bytes=0") or "--%s=%s" % (name, value) not in said
+    assert said.endswith("out TF1PS_PACK_BYTES=0") or "--%s=%s" % (name, value) not in said
 
 
 def test_nothing_of_a_fast_job_or_a_short_one_or_without_a_clear_bound():
   assert say(shares(waiting=0.6), seconds=29.0) == ""
   assert bounds.say_bound([], Options(), 60.0) == ""
   assert say(shares(waiting=0.6, seconds=0.0009)) == ""
-  assert say(shares(waiting=0.6, seconds=0.007), steps_per_execution=8) == ""
+  assert say(shares(waiting=0.6, seconds=0.007), steps=8) == ""
   assert say(shares(0.45, 0.2, large=0.3)) == ""
 
 

@@ -41,7 +41,7 @@ def build(index=0, model=model_fn, **how):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [
-  {}, {"sync_replicas": True}, {"replication": "in_graph"}, {"num_clones": 2}, {"variables": "ref"},
+  {}, {"sync_replicas": True}, {"replication": "in_graph"}, {"num_clones": 2},
   {"replication": "in_graph", "sync_replicas": True}])
 def test_shards_and_their_slots_are_on_all_ps(how):
   rows, loads = build(partition_bytes=300, **how)

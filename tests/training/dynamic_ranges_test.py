@@ -181,8 +181,8 @@ def test_the_last_checkpoint_knows_of_the_last_step(tmp_path):
   for own in (400, 0):
     outcome = local_job.train(
       lambda mode, shard: noted(mode, collections.Counter(), tf.data.Dataset.range(400), shard),
-      epochs=1, shard="dynamic", batch_size=10, save_checkpoints_secs=None,
-      save_checkpoints_steps=1, checkpoint_dir=str(tmp_path / "model"))
+      epochs=1, shard="dynamic", batch_size=10, save_checkpoints="steps:1",
+      checkpoint_dir=str(tmp_path / "model"))
     assert outcome.examples == own
 
 
@@ -226,7 +226,7 @@ def test_who_has_done_its_part_leaves_its_ranges_to_the_others(start, tmp_path):
 def test_after_a_restart_of_the_ps_what_came_after_the_checkpoint_is_handed_out_again(
     start, tmp_path):
   job = make_job(start, tmp_path, "--epochs=1", "--records=1600", "--pauses=0.02",
-                 "--save_checkpoints_steps=20", "--checkpoint_dir=%s" % (tmp_path / "model"))
+                 "--save_checkpoints=steps:20", "--checkpoint_dir=%s" % (tmp_path / "model"))
   (ps,), workers = job.all()
   harness.wait_until(lambda: workers[0].output.count("saved ") >= 4, what="checkpoints")
   ps.kill()

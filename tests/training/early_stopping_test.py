@@ -10,7 +10,7 @@ from tests.cli import commands
 from tests.training import local_job
 from tests.training.job import PROGRAM, Job, codes
 from tf1ps.checkpoint import checkpoints
-from tf1ps.state import run
+from tf1ps.state import run, run_status
 from tf1ps.training import stops
 
 REASON = "early stopping: accuracy has not improved for 3 evaluations"
@@ -26,7 +26,7 @@ def ask_for_end(directory):
 @pytest.mark.slow
 @pytest.mark.parametrize("flags, num_ps", [
   ([], 1),
-  pytest.param(["--steps_in_flight=2"], 1, marks=pytest.mark.slow),
+  pytest.param(["--overlap=2"], 1, marks=pytest.mark.slow),
   pytest.param(["--sync_replicas"], 1, marks=pytest.mark.slow),
   pytest.param(["--sync_replicas", "--on_uneven=shrink"], 1, marks=pytest.mark.slow),
   pytest.param(["--replication=in_graph", "--sync_replicas"], 1, marks=pytest.mark.slow),
@@ -40,9 +40,9 @@ def test_every_task_ends_with_0_and_the_reason(start, tmp_path, flags, num_ps):
   ask_for_end(tmp_path)
   assert codes(*workers, *ps) == [0] * (2 + num_ps)
   for task in workers + ps:
-    assert REASON in task.lines[-1] and task.lines[-1].endswith(", exit code 0"), task.lines[-1]
+    assert REASON in task.last_line and task.last_line.endswith(", exit code 0"), task.last_line
   status = run.RunFile(str(tmp_path)).read()
-  assert status.state == run.RUN_ENDED
+  assert status.state == run_status.RUN_ENDED
   last = checkpoints.latest_checkpoint(str(tmp_path))
   assert checkpoints.global_step_of_checkpoint(last) == status.global_step
 
@@ -59,18 +59,19 @@ def test_a_stopped_job_that_is_started_again_trains_on(tmp_path, set_timing):
 def test_the_evaluator_of_a_local_job_ends_it_and_keeps_the_best(start, tmp_path):
   code, lines = commands.run(
     start, "tf1ps-local", PROGRAM, "--checkpoint_dir=%s" % tmp_path, "--evaluator",
-    "--steps=100000000", "--save_checkpoints_secs=0.2", "--keep_best=loss",
-    "--early_stopping=loss:2", "--learning_rate=0.1")
+    "--steps=100000000", "--save_checkpoints=secs:0.2", "--keep_best=loss:2",
+    "--learning_rate=0.1", "--log_dir=%s" % (tmp_path / "logs"))
   assert code == 0, "\n".join(lines)
   # The evaluator may count one more before the chief reads its request.
   reason = re.compile(r"early stopping: loss has not improved for \d+ evaluations")
-  for task in ("ps 0", "worker 0", "worker 1", "evaluator"):
+  for task in ("worker 0", "worker 1", "evaluator"):
     assert any(task in line and reason.search(line) for line in lines), (task, lines)
+  assert reason.search((tmp_path / "logs" / "ps-0.log").read_text())
   best = checkpoints.latest_checkpoint(str(tmp_path / "best"))
   checkpoints.verify_checkpoint(best)
 
 
-@pytest.mark.parametrize("flag", ["--keep_best=loss", "--early_stopping=loss:2"])
+@pytest.mark.parametrize("flag", ["--keep_best=loss", "--keep_best=loss:2"])
 def test_a_local_job_without_evaluator_refuses_it(start, flag):
   code, lines = commands.run(start, "tf1ps-local", PROGRAM, "--steps=5", flag)
   assert code == 1

@@ -18,10 +18,9 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
   (dict(steps=45), 45, 180, "reached --steps=45"),
   (dict(examples=187), 47, 188, "trained on its part of --examples=187"),
   (dict(epochs=1, batch_size=12), 34, 400, "went through its data --epochs=1 times")])
-@pytest.mark.parametrize("variables", ["resource", pytest.param("ref", marks=pytest.mark.slow)])
-def test_one_worker_ends_at_the_very_step(options, steps, examples, reason, variables):
+def test_one_worker_ends_at_the_very_step(options, steps, examples, reason):
   outcome = local_job.train(**dict(
-    dict(batch_size=4, steps_per_execution=8, variables=variables), **options))
+    dict(batch_size=4, steps_per_execution=8), **options))
   assert (outcome.steps, outcome.examples, outcome.reason) == (steps, examples, reason)
   assert outcome.staleness == "" and outcome.global_step == steps
 
@@ -67,7 +66,7 @@ def test_a_ps_that_is_lost_within_a_run_is_restored(start, tmp_path):
   job = Job(start, num_workers=1, flags=[
     "--steps_per_execution=4", "--batch_size=4", "--steps=100", "--block_at=31",
     "--block_until=%s" % gate, "--checkpoint_dir=%s" % (tmp_path / "ck"),
-    "--save_checkpoints_steps=8"])
+    "--save_checkpoints=steps:8"])
   (ps,), (worker,) = job.all()
   worker.wait_for("holds step 31")
   ps.kill()

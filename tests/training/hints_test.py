@@ -72,7 +72,7 @@ SAYS = ("Adam updates every row of table (18 MB, and as much for each of its two
 
 
 @pytest.mark.parametrize("flags", [
-  {}, dict(variables="ref"), dict(sync_replicas=True), dict(replication="in_graph"),
+  {}, dict(sync_replicas=True), dict(replication="in_graph"),
   dict(partition_bytes=6000000), dict(gradient_accumulation_steps=2)])
 def test_adam_on_a_large_table(flags):
   assert hint(**flags) == SAYS % "--optimizer=lazy_adam"

@@ -1,4 +1,4 @@
-"""The order of the training loop's hooks, which CONTRIBUTING.md explains."""
+"""The order of the training loop's hooks, which features.py explains."""
 from __future__ import annotations
 
 import pytest
@@ -8,7 +8,7 @@ from tests.training import line_program, local_server
 from tf1ps.pipeline import next_batch
 from tf1ps.program import contract
 from tf1ps.session.membership import Membership
-from tf1ps.training import build, options, worker
+from tf1ps.training import build, features, options
 
 
 def input_fn(mode, shard):
@@ -24,11 +24,11 @@ def loop_of(flags, model_fn=line_program.model_fn):
   with tf.Graph().as_default():
     shard = options.shard_of(made, 0, 3)
     step = build.build_step(program, run.cluster, shard, made, "hook-order")
-    return worker._Training(step, shard, run, made).hooks()
+    return features.Loop(step, shard, run, made, options.bad_records_of(made)).hooks
 
 
 @pytest.mark.parametrize("flags, order", [
-  (dict(steps_in_flight=2), [
+  (dict(overlap=2), [
     "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples", "EarlyStop",
     "EndOfDataHook", "InputPositions", "TrainedExamples", "StepsInFlight", "StallWatch",
     "TrafficReport", "Progress"]),
@@ -41,13 +41,13 @@ def loop_of(flags, model_fn=line_program.model_fn):
     "SyncReplicasHook", "InputPositions", "RepeatedData", "TrainedExamples", "StallWatch",
     "TrafficReport", "Progress"]),
   (dict(replication="all_reduce"), [
-    "Execution", "ExampleCounter", "StopAtStep", "NoExamplesLeft", "EndOfDataHook", "StepVote",
-    "TrainedExamples", "VotingHook", "StallWatch", "TrafficReport", "Progress"]),
+    "Execution", "ExampleCounter", "StopAtStep", "NoExamplesLeft", "StepVote", "TrainedExamples",
+    "VotingHook", "StallWatch", "TrafficReport", "Progress"]),
   (dict(shard="dynamic", epochs=1), [
     "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples", "EarlyStop",
     "EndOfDataHook", "TrainedExamples", "DynamicRanges", "StallWatch", "TrafficReport",
-    "Progress"]),
-  (dict(prefetch=True), [
+    "Progress", "AutoSteps"]),
+  (dict(overlap="prefetch"), [
     "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples", "EarlyStop",
     "EndOfDataHook", "PrefetchHook", "InputPositions", "TrainedExamples", "StallWatch",
     "TrafficReport", "Progress"])])
@@ -56,7 +56,7 @@ def test_the_hooks_of_a_loop_stand_in_this_order(flags, order):
 
 
 @pytest.mark.parametrize("flags, kind, behind", [
-  (dict(steps_in_flight=2), "Own", "StepsInFlight"), ({}, "Own", "StallWatch"),
+  (dict(overlap=2), "Own", "StepsInFlight"), ({}, "Own", "StallWatch"),
   (dict(sync_replicas=True, num_clones=2), "Own", "StallWatch"),
   (dict(replication="in_graph", sync_replicas=True), "Own", "StallWatch"),
   (dict(replication="all_reduce"), "VotingHook", "StallWatch")])

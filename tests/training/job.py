@@ -14,6 +14,7 @@ from tests import harness
 from tests.training import legacy_trainer
 from tf1ps.checkpoint import checkpoints
 from tf1ps.cli import ps, worker
+from tf1ps.training import worker as training_worker
 
 PROGRAM = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "line.py")
 
@@ -22,7 +23,7 @@ class Job(object):
   """The tasks of one job, at addresses of their own."""
 
   def __init__(self, start, num_ps=1, num_workers=2, flags=(), heartbeat_timeout=5.0,
-               **trainer_options):
+               end_timeout=300.0, **trainer_options):
     """Chooses the addresses.
 
     Args:
@@ -31,11 +32,12 @@ class Job(object):
       num_workers: how many workers.
       flags: of every worker.
       heartbeat_timeout: of every task; so long that on a busy machine nobody is lost by mistake.
+      end_timeout: of the programs: how long the chief waits for a worker that makes no step.
       **trainer_options: of every legacy trainer, see `legacy_trainer.Options`.
     """
     addresses = harness.addresses(num_ps + num_workers)
     self.jobs = {"ps": addresses[:num_ps], "worker": addresses[num_ps:]}
-    self._start = start
+    self._start, self._end_timeout = start, end_timeout
     self._flags = list(flags)
     self._limits = ["--heartbeat_timeout=%g" % heartbeat_timeout, "--start_timeout=60"]
     self._options = legacy_trainer.Options(heartbeat_timeout=heartbeat_timeout, **trainer_options)
@@ -66,8 +68,14 @@ class Job(object):
   def _program(self, job, run, index, flags):
     hosts = ["--%s_hosts=%s" % (name, ",".join(there))
              for name, there in self.jobs.items() if there]
-    return self._start("%s %d" % (job, index), run,
+    return self._start("%s %d" % (job, index), with_end_timeout, self._end_timeout, run,
                        [*hosts, "--task_index=%d" % index, *self._limits, *flags], False)
+
+
+def with_end_timeout(seconds, run, *args):
+  """Runs a program whose chief waits so long for a worker that makes no step."""
+  training_worker.TIMING = training_worker.TIMING._replace(end_timeout=seconds)
+  return run(*args)
 
 
 class Step(NamedTuple):
@@ -99,7 +107,7 @@ def last_line(task, pattern):
   """
   line = re.sub(
     r", sent per step: .* down, .* and [\d.]+ up(?: \(.* waiting\))?(?:, bound by [^,]*)?", "",
-    task.lines[-1])
+    task.last_line)
   match = re.match(pattern + "$", line)
   assert match, "%r does not match the last line of %s:\n%s" % (pattern, task.name, task.output)
   return [int(group) if group.isdigit() else group for group in match.groups()]

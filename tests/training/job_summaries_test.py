@@ -30,12 +30,12 @@ def test_the_rates_are_those_of_the_workers_that_train():
 
 
 def test_the_text_has_the_given_flags_first():
-  made = options.Options(steps=5, batch_size=[4, 8], prefetch=True)
+  made = options.Options(steps=5, batch_size=[4, 8], overlap="prefetch")
   text = job_summaries.flags_text(made, 2, 3)
   given, default = text.split("By default:")
   assert "2 ps, 3 workers" in given and tf.version.VERSION in given
   assert given.split("Given:\n\n")[1].splitlines()[:3] == [
-    "    --batch_size=4,8", "    --steps=5", "    --prefetch"]
+    "    --batch_size=4,8", "    --steps=5", "    --overlap=prefetch"]
   assert "    --optimizer=adam\n" in default and "None" not in text
 
 
@@ -105,7 +105,7 @@ def rate_of(flags, **spec):
 
 @pytest.mark.parametrize("flags, rate", [
   ({}, 0.001), (dict(learning_rate=0.25), 0.25),
-  (dict(sync_replicas=True, learning_rate=0.1, scale_learning_rate=True), 0.3),
+  (dict(sync_replicas=True, learning_rate=0.1), 0.1),
   (dict(replication="in_graph"), 0.001), (dict(replication="all_reduce", optimizer="sgd"), 0.01)])
 def test_the_learning_rate_is_a_summary(flags, rate):
   assert rate_of(flags) == pytest.approx([rate])

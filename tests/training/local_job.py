@@ -19,20 +19,21 @@ from tf1ps.replication import clones
 from tf1ps.training import options as options_lib
 from tf1ps.training import worker
 
-_workers = {}  # the worker with and without a ps
+_workers = {}  # the first worker, with and without a ps, of so many
 _kept = []
 _records = {}
 
 
-def train(input_fn=None, model_fn=None, **options):
+def train(input_fn=None, model_fn=None, workers=1, **options):
   """Trains to the end; returns the worker's `Outcome`.
 
   Args:
     input_fn: the program's; None: 400 records of the line y = 3 x + 2.
     model_fn: the program's; None: the line.
+    workers: of the cluster; there are no others than the chief.
     options: fields of `Options`.
   """
-  server = _worker(has_ps=options.get("replication") != "all_reduce")
+  server = _worker(options.get("replication") != "all_reduce", workers)
   server_lib._records.update(_records)  # other tests know of no server: see conftest.py
   program = contract.Program("line", None, input_fn or line_input, model_fn or line_model)
   has_v2 = tf.control_flow_v2_enabled()
@@ -44,19 +45,25 @@ def train(input_fn=None, model_fn=None, **options):
       tf.enable_control_flow_v2()
 
 
-def _worker(has_ps):
+def record(workers=1):
+  """The record of the chief's server."""
+  return _worker(True, workers).record
+
+
+def _worker(has_ps, workers):
   """The worker's server, with a ps or without, and two CPU devices for clones."""
-  if has_ps not in _workers:  # a process cannot stop a server
-    cluster = {job: harness.addresses(1) for job in ["ps", "worker"][not has_ps:]}
+  if (has_ps, workers) not in _workers:  # a process cannot stop a server
+    counts = {"ps": 1, "worker": workers}
+    cluster = {job: harness.addresses(counts[job]) for job in ["ps", "worker"][not has_ps:]}
     config = clones.with_cpu_devices(2)
     for job in cluster:
       _kept.append(tf1ps.Server(cluster, job_name=job, task_index=0, config=config))
       _records.update(server_lib._records)
-    _workers[has_ps] = _kept[-1]
+    _workers[has_ps, workers] = _kept[-1]
     # 1.15's destructor needs what the end of Python takes away.
     atexit.register(_kept.clear)
     atexit.register(_workers.clear)
-  return _workers[has_ps]
+  return _workers[has_ps, workers]
 
 
 def line_input(mode, shard, nan_at=None):

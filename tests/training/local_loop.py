@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.checkpoint import global_step
 from tf1ps.training import execution
+from tf1ps.training.counts import Counts
 from tf1ps.training.step import Step
 
 
@@ -65,7 +67,7 @@ def run(hooks, max_steps=10**6, scaffold=None):
   return steps, questions
 
 
-def fetches(examples, loss=0.0, **fields):
-  """What to fetch of steps whose batches have so many examples."""
-  return execution.Fetches(Step(
-    tf.no_op(), tf.convert_to_tensor(loss), tf.convert_to_tensor(examples), **fields))
+def counts(examples=1, loss=0.0, **fields):
+  """The ledger of a loop whose steps have batches of so many examples."""
+  return Counts(global_step.GlobalStepTracker(), execution.Fetches(Step(
+    tf.no_op(), tf.convert_to_tensor(loss), tf.convert_to_tensor(examples), **fields)))

@@ -19,31 +19,34 @@ from tf1ps.training.options import (
 def test_each_option_is_described_once():
   assert len(BY_NAME) == len(TABLE)
   assert all(set(option.programs) <= set(PROGRAMS) for option in TABLE)
-  assert set(Options._fields) - {"config"} <= set(BY_NAME)
+  assert set(Options._fields) - {"config", "pack_bytes"} <= set(BY_NAME)
   for option in TABLE:
     has_field = option.name in Options._fields
     assert has_field or not option.rules and option.is_shared is None, option.name
-    assert not has_field or option.default == Options._field_defaults[option.name]
+    assert not has_field or option.default == getattr(Options(), option.name)
+    # `check` takes the place of the limits.
+    assert option.check is None or (option.above, option.at_least, option.values) == (
+      None, None, ()), option.name
 
 
 def test_old_flags_lead_to_flags_of_today():
   for old, advice in OLD_FLAGS.items():
     assert old not in BY_NAME
     assert set(re.findall(r"--(\w+)", advice)) <= set(BY_NAME), old
-    assert advice.startswith(("give --", "leave it out, ")), old
+    assert re.match("(give|leave it out,|set|add|run) ", advice), old
 
 
 def test_a_worker_has_a_flag_for_each_field():
   """Without one, a field of `Options` would have no value when a worker is started."""
-  for name in set(Options._fields) - {"config"}:
+  for name in set(Options._fields) - {"config", "pack_bytes"}:
     assert {"local", "worker"} <= set(BY_NAME[name].programs) or not BY_NAME[name].programs
 
 
 @pytest.mark.parametrize("kwargs, expected", [
   ({}, ["--replication=between_graph", "--nosync_replicas"]),
   ({"sync_replicas": True, "wire_dtype": "float16"}, [
-    "--replication=between_graph", "--sync_replicas", "--pack_bytes=65536",
-    "--wire_dtype=float16"]),
+    "--replication=between_graph", "--sync_replicas", "--wire_dtype=float16",
+    "TF1PS_PACK_BYTES=65536"]),
   ({"shard": "files", "partition_bytes": 9}, [
     "--replication=between_graph", "--nosync_replicas", "--partition_bytes=9"]),
   ({"shard": "dynamic"}, ["--replication=between_graph", "--nosync_replicas", "--shard=dynamic"])])
@@ -53,7 +56,7 @@ def test_what_all_workers_must_share(kwargs, expected):
 
 @pytest.mark.parametrize("kwargs", [
   {"steps": 1}, {"epochs": 1}, {"examples": 1}, {"steps": 5, "epochs": 2, "examples": 9},
-  {"steps": 1, "save_checkpoints_secs": None, "save_checkpoints_steps": 5},
+  {"steps": 1, "save_checkpoints": "steps:5,keep:2"},
   {"steps": 1, "staleness_policy": "max_lead:1,drop:0,damp,warm_up:9", "batch_size": [1, 2]}])
 def test_options_that_work_together(kwargs):
   check_options(Options(**kwargs))
@@ -66,22 +69,20 @@ def test_something_must_say_when_the_job_ends():
 
 @pytest.mark.parametrize("name, value", [
   ("steps", 0), ("steps", -1), ("epochs", 0), ("examples", -5), ("batch_size", 0),
-  ("learning_rate", 0.0), ("learning_rate", float("nan")), ("keep_checkpoint_max", 0),
-  ("save_checkpoints_secs", -1.0), ("save_checkpoints_steps", 0), ("save_summary_steps", 0),
-  ("start_timeout", 0.0), ("end_timeout", -1.0),
-  ("partition_bytes", 0)])
+  ("learning_rate", 0.0), ("learning_rate", float("nan")), ("save_summary_steps", 0),
+  ("start_timeout", 0.0), ("partition_bytes", 0)])
 def test_a_number_that_is_not_above_zero_is_refused(name, value):
   with pytest.raises(ValueError, match="--%s must be above 0, got %r" % (name, value)):
     check_options(Options(**dict({"epochs": 1}, **{name: value})))
 
 
 def test_another_word_is_refused():
-  with pytest.raises(ValueError, match="--variables must be one of resource, ref, got 'refs'"):
-    check_options(Options(steps=1, variables="refs"))
+  with pytest.raises(ValueError, match="--on_uneven must be one of .*, got 'ends'"):
+    check_options(Options(steps=1, on_uneven="ends"))
 
 
 @pytest.mark.parametrize("name, value", [
-  ("replicas_to_aggregate", 2), ("on_uneven", "pad"), ("scale_learning_rate", True)])
+  ("replicas_to_aggregate", 2), ("on_uneven", "pad")])
 def test_what_only_synchronous_updates_know_is_refused_without_them(name, value):
   with pytest.raises(ValueError, match="--%s.* applies to .*: give --sync_replicas too" % name):
     check_options(Options(steps=1, **{name: value}))
@@ -109,7 +110,7 @@ def test_unequal_shares_are_refused_where_workers_need_equal_ones(kwargs, text):
 
 
 def test_replications_and_clones():
-  check_options(Options(steps=1, replication="all_reduce", scale_learning_rate=True))
+  check_options(Options(steps=1, replication="all_reduce"))
   check_options(Options(steps=1, replication="in_graph", sync_replicas=True, num_clones=2))
   with pytest.raises(ValueError, match="--num_clones=2 with .*in_graph needs --sync_replicas"):
     check_options(Options(steps=1, replication="in_graph", num_clones=2))
@@ -142,6 +143,11 @@ def test_what_only_asynchronous_workers_know_is_refused_without_them(name, value
   (dict(trace_steps="5:106"), "--trace_steps must have 1 to 100 steps"),
   (dict(trace_steps="5:6"), "--trace_steps=5:6 needs --checkpoint_dir, the directory of the trace"),
   (dict(staleness_policy=""), "must be none, or some of max_lead:N"),
+  (dict(save_checkpoints="600"), "--save_checkpoints must be secs:X or steps:N, and may have keep"),
+  (dict(save_checkpoints="secs:-1"), "must have a number above 0 after secs:"),
+  (dict(save_checkpoints="steps:0"), "must have a number above 0 after steps:"),
+  (dict(save_checkpoints="keep:many"), "must have a number above 0 after keep:"),
+  (dict(save_checkpoints="secs:5,steps:5"), "must have secs:X or steps:N, not both"),
   (dict(on_bad_record="ignore"), "--on_bad_record must be fail, skip, or skip:R, got 'ignore'"),
   (dict(on_bad_record="fail:0.5"), "--on_bad_record must be fail, skip, or skip:R"),
   (dict(on_bad_record="skip:1.5"), "--on_bad_record must have a ratio from 0 to 1 after skip:"),
@@ -154,6 +160,13 @@ def test_numbers_that_make_no_sense_are_refused(kwargs, text):
     check_options(Options(steps=1, **kwargs))
 
 
+@pytest.mark.parametrize("text, parts", [
+  ("secs:7", (7.0, None, 5)), ("steps:8", (None, 8, 5)), ("keep:3", (600.0, None, 3)),
+  ("keep:3, steps:8", (None, 8, 3))])
+def test_when_checkpoints_are_saved(text, parts):
+  assert Options(save_checkpoints=text).saves == parts
+
+
 def test_each_worker_has_its_batch_size():
   for given, sizes in (8, [8, 8]), ([8, 4], [8, 4]):
     shards = [shard_of(Options(batch_size=given), i, 2) for i in range(2)]
@@ -163,16 +176,19 @@ def test_each_worker_has_its_batch_size():
     shard_of(Options(batch_size=[8, 4]), 0, 3)
 
 
-@pytest.mark.parametrize("name", ["steps_per_execution", "steps_in_flight",
+@pytest.mark.parametrize("name", ["steps_per_execution", "overlap",
                                   "gradient_accumulation_steps"])
 def test_steps_of_another_shape_are_refused_where_they_cannot_be(name):
-  with pytest.raises(ValueError, match="--%s must be above 0, got 0" % name):
+  wrong = {"steps_per_execution": "must be auto, or a number of steps from 1 on",
+           "overlap": "must be none, prefetch, or a number of steps from 2 on"}.get(
+             name, "must be above 0")
+  with pytest.raises(ValueError, match="--%s %s, got 0" % (name, wrong)):
     check_options(Options(steps=1, **{name: 0}))
   check_options(Options(steps=1, staleness_policy="drop:2,warm_up:3", **{name: 2}))
   others = [dict(replication="in_graph"), dict(replication="all_reduce")]
   if name != "gradient_accumulation_steps":
     others += [dict(sync_replicas=True), dict(staleness_policy="max_lead:3")]
-  if name == "steps_in_flight":
+  if name == "overlap":
     others += [dict(shard="dynamic"), dict(gradient_accumulation_steps=2)]
   for other in others:
     with pytest.raises(ValueError, match="--(%s|gradient_accumulation_steps)=2 " % name):
@@ -180,7 +196,11 @@ def test_steps_of_another_shape_are_refused_where_they_cannot_be(name):
 
 
 def test_steps_of_another_shape_together():
-  check_options(Options(steps=1, steps_per_execution=4, steps_in_flight=2))
+  check_options(Options(steps=1, steps_per_execution=1, sync_replicas=True))
+  for wrong in (True, "many", "-2", 1.5):
+    with pytest.raises(ValueError, match="--steps_per_execution must be auto, or a number"):
+      check_options(Options(steps=1, steps_per_execution=wrong))
+  check_options(Options(steps=1, steps_per_execution=4, overlap=2))
   check_options(Options(steps=1, steps_per_execution=4, gradient_accumulation_steps=2,
                         shard="dynamic"))
   check_options(Options(steps=1, sync_replicas=True, gradient_accumulation_steps=2))

@@ -62,10 +62,9 @@ def graph():
     yield
 
 
-@pytest.mark.parametrize("variables", ["resource", "ref"])
 @pytest.mark.parametrize("counts", [(), ("by_first",)])
-def test_a_step_raises_the_global_step_once(variables, counts):
-  step = build(two_optimizers(**dict.fromkeys(counts, True)), variables=variables)
+def test_a_step_raises_the_global_step_once(counts):
+  step = build(two_optimizers(**dict.fromkeys(counts, True)))
   assert run(step.train_op) == [0.5, 0.25, 1.0, 1]
 
 
@@ -90,16 +89,15 @@ def test_its_gradients_have_an_age():
   assert step.counted is not None and len(step.age_tables) == 1
 
 
-@pytest.mark.parametrize("variables", ["resource", "ref"])
 @pytest.mark.parametrize("model_fn, expected", [
   (two_optimizers(True, True), r"raises the global step 2 times in a step \(Grad.*one optimizer"),
   (two_optimizers(more=lambda op: tf.group(op, tf.assign_add(tf.train.get_global_step(), 2))),
    "uses the global step in .* Leave the global step out of the train_op"),
   (two_optimizers(more=lambda op: tf.assign(tf.train.get_global_step(), 7)),
    r"uses the global step in .* \(Assign.*\), which may not raise it by 1")])
-def test_a_global_step_that_rises_otherwise_is_refused(model_fn, expected, variables):
+def test_a_global_step_that_rises_otherwise_is_refused(model_fn, expected):
   with pytest.raises(ModelSpecError, match=expected):
-    build(model_fn, variables=variables)
+    build(model_fn)
 
 
 def test_a_global_step_in_a_branch_is_refused():
@@ -121,7 +119,7 @@ def test_a_global_step_in_a_branch_is_refused():
   (dict(replication="all_reduce"), "--replication=all_reduce"),
   (dict(num_clones=2), "--num_clones=2"),
   (dict(gradient_accumulation_steps=2), "--gradient_accumulation_steps=2"),
-  (dict(clip_norm=1.0), "--clip_norm=1.0"), (dict(prefetch=True), "--prefetch"),
+  (dict(clip_norm=1.0), "--clip_norm=1.0"), (dict(overlap="prefetch"), "--overlap=prefetch"),
   (dict(wire_dtype="float16"), "--wire_dtype=float16"),
   (dict(staleness_policy="drop:2"), "--staleness_policy=drop:2"),
   (dict(staleness_policy="damp"), "--staleness_policy=damp")])

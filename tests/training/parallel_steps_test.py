@@ -22,7 +22,7 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
   [], pytest.param(["--steps_per_execution=4"], marks=pytest.mark.slow)])
 def test_the_last_step_is_passed_by_less_than_there_are_in_flight(start, flags):
   job = Job(start, num_workers=2, flags=[
-    "--steps_in_flight=3", "--batch_size=4", "--steps=600", *flags])
+    "--overlap=3", "--batch_size=4", "--steps=600", *flags])
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [0] * 3, workers[0].output
   ends = [last_line(worker, LAST) for worker in workers]
@@ -37,7 +37,7 @@ def test_the_last_step_is_passed_by_less_than_there_are_in_flight(start, flags):
 def test_all_data_are_trained_on_and_the_ages_are_reported(steps_per_execution):
   """One worker alone is stale by what it has in flight: 3 at most, or a few of its own runs."""
   outcome = local_job.train(
-    steps_in_flight=4, batch_size=4, epochs=3, steps_per_execution=steps_per_execution)
+    overlap=4, batch_size=4, epochs=3, steps_per_execution=steps_per_execution)
   assert (outcome.steps, outcome.examples, outcome.reason) == (
     300, 1200, "went through its data --epochs=3 times")
   assert outcome.global_step == 300
@@ -49,13 +49,13 @@ def test_a_nan_in_a_thread_ends_the_job():
   with pytest.raises(NanLossError, match=(
       r"the loss is NaN at global step \d+ \(step \d+ of this worker\)")):
     local_job.train(functools.partial(local_job.line_input, nan_at=240),
-                    steps_in_flight=3, batch_size=4, steps=400)
+                    overlap=3, batch_size=4, steps=400)
 
 
 @pytest.mark.slow
 def test_a_signal_ends_all_in_flight_and_saves(start, tmp_path):
   job = Job(start, num_workers=1, flags=[
-    "--steps_in_flight=3", "--batch_size=4", "--steps=100000", "--step_seconds=0.01",
+    "--overlap=3", "--batch_size=4", "--steps=100000", "--step_seconds=0.01",
     "--checkpoint_dir=%s" % tmp_path])
   (ps,), (worker,) = job.all()
   worker.wait_for("progress: ")
@@ -68,8 +68,8 @@ def test_a_signal_ends_all_in_flight_and_saves(start, tmp_path):
 @pytest.mark.slow
 def test_a_ps_that_comes_again_is_trained_on(start, tmp_path):
   job = Job(start, num_workers=1, flags=[
-    "--steps_in_flight=3", "--batch_size=4", "--steps=400", "--step_seconds=0.005",
-    "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=50"])
+    "--overlap=3", "--batch_size=4", "--steps=400", "--step_seconds=0.005",
+    "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints=steps:50"])
   (ps,), (worker,) = job.all()
   worker.wait_for("model.ckpt-1")
   ps.kill()

@@ -12,48 +12,13 @@ from tf1ps import pipeline
 from tf1ps.checkpoint import global_step
 from tf1ps.compat import json_lines
 from tf1ps.training import epochs, execution, options, progress
+from tf1ps.training.counts import ExampleCounter
 
 
 @pytest.fixture(autouse=True)
 def graph():
   with tf.Graph().as_default() as graph:
     yield graph
-
-
-class FailAfter(tf.train.SessionRunHook):
-  """Loses the session once, after so many steps."""
-
-  def __init__(self, steps):
-    self._left = steps
-
-  def after_run(self, run_context, run_values):
-    self._left -= 1
-    if self._left == 0:
-      raise tf.errors.AbortedError(None, None, "lost")
-
-
-def test_counts_batches_of_one_size():
-  local_loop.Model()
-  counter = progress.ExampleCounter(local_loop.fetches(32))
-  local_loop.run([counter], 3)
-  assert counter.examples == 96
-
-
-def test_counts_batches_of_their_own_sizes():
-  model = local_loop.Model()
-  counter = progress.ExampleCounter(
-    local_loop.fetches(tf.cast(model.loss, tf.int32) + 10))  # 10, 11, 12, ...
-  local_loop.run([counter], 3)
-  assert counter.examples == 33
-
-
-def test_adds_what_was_trained_on_before_once():
-  local_loop.Model()
-  asked = []
-  counter = progress.ExampleCounter(
-    local_loop.fetches(4), before=lambda: asked.append("asked") or 100)
-  local_loop.run([counter, FailAfter(2)], 3)
-  assert (counter.examples, asked) == (116, ["asked"])
 
 
 class Screen(io.StringIO):
@@ -69,10 +34,18 @@ class Screen(io.StringIO):
 
 def make(stream, last_step=None):
   model = local_loop.Model()
-  fetches = local_loop.fetches(8, model.loss)
-  tracker, counter = global_step.GlobalStepTracker(), progress.ExampleCounter(fetches)
-  made = execution.Execution(fetches, tracker, counter, stops=None)
-  return [tracker, counter, made, progress.Progress(tracker, counter, made, last_step, stream)]
+  counts = local_loop.counts(8, model.loss)
+  return [counts.tracker, ExampleCounter(counts), execution.Execution(counts, stops=None),
+          progress.Progress(counts, last_step, stream)]
+
+
+def began_then_went_on(hook):
+  """Returns a time four seconds after the begin, with 200 steps, half of them this worker's."""
+  counts = hook._counts
+  counts.tracker.value, counts.examples = 100, 1000
+  hook.after_create_session(None, None)
+  counts.tracker.value, counts.tracker.own_steps, counts.examples, hook.loss = 300, 100, 1800, 0.25
+  return hook._began[0] + 4.0
 
 
 @pytest.mark.parametrize("last_step, text", [
@@ -80,50 +53,39 @@ def make(stream, last_step=None):
   (1000, "step 300 of 1000, loss 0.2500, 50.0 steps/s, 400 examples/s, 0:14 left"),
   (10000, "step 300 of 10000, loss 0.2500, 50.0 steps/s, 400 examples/s, 3:14 left"),
   (300, "step 300 of 300, loss 0.2500, 50.0 steps/s, 400 examples/s, 0:00 left"),
+  (385000, "step 300 of 385000, loss 0.2500, 50.0 steps/s, 400 examples/s, 2 h 8 min left"),
+  (10 ** 8, "step 300 of 100000000, loss 0.2500, 50.0 steps/s, 400 examples/s, 23 d 3 h left"),
 ])
 def test_says_how_far_it_is(last_step, text):
-  tracker, counter, _, hook = make(Screen(False), last_step)
-  tracker.value, counter.examples = 100, 1000  # when this process began
-  hook.after_create_session(None, None)
-  began = hook._began[0]
-  tracker.value, tracker.own_steps, counter.examples, hook.loss = 300, 100, 1800, 0.25
-  # Four seconds for 200 steps, of which 100 were this worker's, with 8 examples each.
-  assert hook.text(began + 4.0) == text
+  hook = make(Screen(False), last_step)[-1]
+  assert hook.text(began_then_went_on(hook)) == text
 
 
 @pytest.mark.parametrize("share, rate", [
   (1.0, 200),  # in-graph: the counter has the examples of all
   (4.0, 800)])  # synchronous with four workers: each global step has a batch of each
 def test_examples_where_a_step_is_not_one_batch(share, rate):
-  tracker, counter, *_ = make(Screen(False))
-  hook = progress.Progress(tracker, counter, None, None, Screen(False), share)
-  tracker.value, counter.examples = 100, 1000
-  hook.after_create_session(None, None)
-  tracker.value, tracker.own_steps, counter.examples, hook.loss = 300, 100, 1800, 0.25
-  assert hook.text(hook._began[0] + 4.0).endswith("50.0 steps/s, %d examples/s" % rate)
+  hook = progress.Progress(local_loop.counts(8), None, Screen(False), share)
+  assert hook.text(began_then_went_on(hook)).endswith("50.0 steps/s, %d examples/s" % rate)
 
 
-@pytest.mark.parametrize("examples, before, last_step, left", [
-  (10000, 0, None, "0:16 left"),  # 3600 of 10000 so far, 1600 of them in four seconds
-  (10000, 2000, None, "0:11 left"), (3000, 0, None, "0:00 left"),
-  (10000, 0, 400, "0:02 left")])  # whatever comes first
-def test_the_time_left_until_a_number_of_examples(examples, before, last_step, left):
-  tracker, counter, *_ = make(Screen(False))
-  hook = progress.Progress(tracker, counter, None, last_step, Screen(False), 2.0,
-                           last_example=examples, before=lambda: before)
-  tracker.value, counter.examples = 100, 1000
-  hook.after_create_session(None, None)
-  tracker.value, tracker.own_steps, counter.examples, hook.loss = 300, 100, 1800, 0.25
-  assert hook.text(hook._began[0] + 4.0).endswith(", " + left)
+@pytest.mark.parametrize("examples, before, last_step, step, left", [
+  # 3600 of 10000 so far, 1600 of them in four seconds
+  (10000, 0, None, "step 300 (36%)", "0:16 left"),
+  (10000, 2000, None, "step 300 (56%)", "0:11 left"),
+  (3000, 0, None, "step 300 (100%)", "0:00 left"),
+  (10000, 0, 400, "step 300 of 400", "0:02 left")])  # whatever comes first
+def test_the_time_left_until_a_number_of_examples(examples, before, last_step, step, left):
+  hook = progress.Progress(local_loop.counts(8), last_step, Screen(False), 2.0,
+                           last_example=examples)
+  hook._counts.examples_before = before
+  first, *_, last = hook.text(began_then_went_on(hook)).split(", ")
+  assert (first, last) == (step, left)
 
 
 def test_a_worker_that_is_not_the_chief_has_its_own_rates():
-  tracker, counter, *_ = make(Screen(False))
-  hook = progress.Progress(tracker, counter, None, 1000, Screen(False), None, is_chief=False)
-  tracker.value, counter.examples = 100, 1000
-  hook.after_create_session(None, None)
-  tracker.value, tracker.own_steps, counter.examples, hook.loss = 300, 100, 1800, 0.25
-  assert hook.text(hook._began[0] + 4.0) == (
+  hook = progress.Progress(local_loop.counts(8), 1000, Screen(False), is_chief=False)
+  assert hook.text(began_then_went_on(hook)) == (
     "step 300 of 1000, loss 0.2500, 25.0 steps/s, 200 examples/s, 0:14 left")
 
 

@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as tf
 from tests import harness
 from tests.replication import reference
 from tests.training.job import Job, codes, find, last_line
+from tf1ps import state
 from tf1ps.cluster import probe
 from tf1ps.cluster.description import Task
 from tf1ps.session import signature
@@ -40,16 +41,16 @@ def values_in(directory):
   return {name: reader.get_tensor(name) for name in reference.START}
 
 
-@pytest.mark.parametrize("scheme, workers, optimizer, variables", [
-  ("in_graph", 3, "momentum", "resource"), ("all_reduce", 3, "adam", "resource"),
-  ("clones", 2, "adam", "resource"),
-  slow("between_graph", 3, "adam", "resource"), slow("in_graph_clones", 2, "sgd", "ref"),
-  slow("all_reduce_clones", 2, "adam", "resource")])
+@pytest.mark.parametrize("scheme, workers, optimizer", [
+  ("in_graph", 3, "momentum"), ("all_reduce", 3, "adam"),
+  ("clones", 2, "adam"),
+  slow("between_graph", 3, "adamw"), slow("in_graph_clones", 2, "sgd"),
+  slow("all_reduce_clones", 2, "adam")])
 def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(
-    start, tmp_path, scheme, workers, optimizer, variables):
+    start, tmp_path, scheme, workers, optimizer):
   flags, num_ps = SCHEMES[scheme]
   job = Job(start, num_ps, workers, flags=flags + [
-    FIFTY, "--reference=" + optimizer, "--variables=" + variables, "--epochs=1",
+    FIFTY, "--reference=" + optimizer, "--epochs=1",
     "--batch_size=%d" % (reference.BATCH // workers), "--checkpoint_dir=%s" % tmp_path])
   ps, started = job.all()
   assert codes(*started, *ps) == [0] * (workers + num_ps)
@@ -58,11 +59,11 @@ def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme, variables", [("between_graph", "ref"), ("clones", "resource")])
-def test_partitioned_variables_are_trained_alike(start, tmp_path, scheme, variables):
+@pytest.mark.parametrize("scheme", ["between_graph", "clones"])
+def test_partitioned_variables_are_trained_alike(start, tmp_path, scheme):
   flags, num_ps = SCHEMES[scheme]
   job = Job(start, num_ps, 2, flags=flags + [
-    FIFTY, "--reference=adam", "--variables=" + variables, "--epochs=1", "--clip_norm=1e6",
+    FIFTY, "--reference=adam", "--epochs=1", "--clip_norm=1e6",
     "--batch_size=%d" % (reference.BATCH // 2), "--checkpoint_dir=%s" % tmp_path,
     "--partition_bytes=50"])  # the table in three shards
   ps, started = job.all()
@@ -74,13 +75,12 @@ def test_partitioned_variables_are_trained_alike(start, tmp_path, scheme, variab
 SCALAR = ["--program=%s" % (PROGRAMS / "scalar.py"), "--shard=none", "--batch_size=1"]
 
 
-# The others: tests/replication/in_graph_test.py and all_reduce_test.py, in this process.
+# The others: tests/replication/client_graph_test.py and mirrored_model_test.py, in this process.
 @pytest.mark.parametrize("scheme", [slow("between_graph")])
 def test_two_workers_with_a_target_each_meet_in_the_middle(start, tmp_path, scheme):
   flags, num_ps = SCHEMES[scheme]
   job = Job(start, num_ps, 2, flags=flags + SCALAR + [
-    "--steps=5", "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=1",
-    "--keep_checkpoint_max=10"])
+    "--steps=5", "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints=steps:1,keep:10"])
   ps, workers = job.all()
   assert codes(*workers, *ps) == [0] * (2 + num_ps)
   assert [tf.train.load_checkpoint("%s/model.ckpt-%d" % (tmp_path, step)).get_tensor("w")
@@ -121,7 +121,7 @@ def test_in_graph_the_first_end_of_data_ends_synchronous_training(start):
   assert codes(*workers, ps) == [0] * 4
   assert last_line(workers[0], LAST)[:2] == [10, 120]
   assert find(workers[0], r"test first (\d+)") == [10]
-  assert workers[1].lines[-1] == (
+  assert workers[1].last_line == (
     "worker 1: the chief released this task: the job has ended, exit code 0")
 
 
@@ -132,7 +132,7 @@ def test_in_graph_asynchronous_replicas_end_each_with_its_data(start, batches):
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [0] * 4
   assert last_line(workers[0], LAST)[:3] == [60, 240, "went through its data --epochs=1 times"]
-  assert "staleness" in workers[0].lines[-1]
+  assert "staleness" in workers[0].last_line
   assert find(workers[0], r"global step (\d+) in ") == [60]
 
 
@@ -185,10 +185,10 @@ def test_in_graph_a_worker_that_never_comes_is_named(start):
   job.ps().wait_for("serving at")
   chief = job.worker(0)
   assert chief.wait() == 1
-  assert "TaskUnavailableError" in chief.lines[-1] and "/job:worker/task:1" in chief.lines[-1]
+  assert "TaskUnavailableError" in chief.last_line and "/job:worker/task:1" in chief.last_line
 
 
-SYNC_GIVEN = [SYNC, "--pack_bytes=65536", "--wire_dtype=float32"]
+SYNC_GIVEN = [SYNC, "--wire_dtype=float32", "TF1PS_PACK_BYTES=65536"]
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_a_worker_with_another_scheme_than_the_chief_is_refused(start):
   ps, chief, worker = job.ps(), job.worker(0, IN_GRAPH, SYNC), job.worker(1, SYNC)
   assert worker.wait() == 1
   assert "started with %s, but the chief, /job:worker/task:0, with --rep" % " ".join(
-    ["--replication=between_graph", *SYNC_GIVEN]) in worker.lines[-1]
+    ["--replication=between_graph", *SYNC_GIVEN]) in worker.last_line
   chief.kill()
   ps.kill()
 
@@ -221,7 +221,7 @@ def test_in_graph_an_error_in_another_replica_ends_the_job(start):
                                          "--nan_at=20"])
   (ps,), workers = job.all()
   assert codes(workers[0], ps)[0] == 1
-  assert "NaN" in workers[0].lines[-1]
+  assert "NaN" in workers[0].last_line
 
 
 @pytest.mark.slow
@@ -260,19 +260,81 @@ def test_all_reduce_a_lost_worker_ends_the_job_by_name(start, lost):
   for worker in others:
     assert re.search(
       r"PeerLostError: .*lost /job:worker/task:%d .*start all workers again" % lost,
-      worker.lines[-1])
+      worker.last_line)
 
 
 @pytest.mark.slow
-def test_all_reduce_a_worker_that_is_started_again_is_not_taken_for_the_old_one(start):
-  job = Job(start, 0, 2, flags=[ALL_REDUCE, "--steps=1000000"])
-  workers = [job.worker(0), job.worker(1, "--slow_index=1", "--block_at=10")]
-  workers[1].wait_for("holds step 10")
-  workers[1].kill()
-  again = job.worker(1, "--start_timeout=5")
-  assert workers[0].wait() == 1
-  assert "lost /job:worker/task:1" in workers[0].lines[-1]
-  assert again.wait() == 1
+@pytest.mark.parametrize("lost", [0, 1])
+def test_all_reduce_a_killed_worker_comes_back_and_all_go_on_from_the_checkpoint(
+    start, tmp_path, lost):
+  """Each checkpoint has the value of an undisturbed job, to the last digit."""
+  gate = tmp_path / "gate"
+  job = Job(start, 0, 2, heartbeat_timeout=60, flags=[
+    ALL_REDUCE, *SCALAR, "--steps=12", "--checkpoint_dir=%s" % tmp_path,
+    "--save_checkpoints=steps:1,keep:20", "--block_at=7", "--block_until=%s" % gate])
+  _, workers = job.all()
+  for worker in workers:
+    worker.wait_for("holds batch 7")
+  survivor = workers[1 - lost]
+  workers[lost].kill()
+  gate.write_text("")
+  workers[lost] = job.worker(lost)
+  assert codes(*workers) == [0, 0]
+  assert "recovered: session 2 of this task" in survivor.output
+  assert [tf.train.load_checkpoint("%s/model.ckpt-%d" % (tmp_path, step)).get_tensor("w")
+          for step in range(13)] == [2.0 - 2.0 ** (1 - step) for step in range(13)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loser", [0, 1])
+def test_all_reduce_a_worker_that_alone_loses_its_session_has_all_go_on_from_the_checkpoint(
+    start, tmp_path, loser):
+  job = Job(start, 0, 2, heartbeat_timeout=60, flags=[
+    ALL_REDUCE, *SCALAR, "--steps=12", "--checkpoint_dir=%s" % tmp_path, "--start_timeout=20",
+    "--save_checkpoints=steps:1,keep:20"])
+  workers = [job.worker(index, *["--lose_at=7"] * (index == loser)) for index in range(2)]
+  assert codes(*workers) == [0, 0]
+  for worker in workers:
+    assert "recovered: session 2 of this task" in worker.output
+  assert [tf.train.load_checkpoint("%s/model.ckpt-%d" % (tmp_path, step)).get_tensor("w")
+          for step in range(13)] == [2.0 - 2.0 ** (1 - step) for step in range(13)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [20, 1000000])
+def test_all_reduce_a_chief_that_is_killed_behind_the_last_checkpoint_needs_no_worker(
+    start, tmp_path, steps):
+  """The loop ends with its own last step, or because a hook of the other worker stops."""
+  gate, goal = tmp_path / "gate", "--steps=%d" % steps
+  job = Job(start, 0, 2, flags=[ALL_REDUCE, goal, "--checkpoint_dir=%s" % tmp_path])
+  chief = job.worker(0, "--evaluate_until=%s" % gate)
+  worker = job.worker(1, *["--stop_when=%s" % tmp_path] * (steps > 20))
+  assert worker.wait() == 0
+  chief.wait_for("holds its evaluation")
+  chief.kill()
+  assert not state.RunFile(str(tmp_path)).has_ended(goal)
+  again = job.worker(0)
+  assert again.wait() == 0
+  assert "the last checkpoint was saved before this start" in again.last_line
+  last, = find(again, r"global step (\d+)")
+  assert 0 < last <= 20 and (last == 20) == (steps == 20)
+  assert state.RunFile(str(tmp_path)).has_ended(goal)
+
+
+@pytest.mark.slow
+def test_all_reduce_a_worker_that_comes_to_itself_when_the_job_has_ended(start, tmp_path):
+  gate = tmp_path / "gate"
+  job = Job(start, 0, 2, heartbeat_timeout=10, flags=[
+    ALL_REDUCE, "--steps=20", "--checkpoint_dir=%s" % tmp_path])
+  chief = job.worker(0)
+  worker = job.worker(1, "--slow_index=1", "--block_at=10", "--block_until=%s" % gate)
+  worker.wait_for("holds step 10")
+  chief.kill()
+  gate.write_text("")
+  # As by a next process of the chief, which has ended meanwhile.
+  state.RunFile(str(tmp_path)).write("next", state.RUN_ENDED, 20, goal="--steps=20")
+  assert worker.wait() == 0
+  assert "the run in %s has ended with --steps=20" % tmp_path in worker.last_line
 
 
 @pytest.mark.slow
@@ -283,8 +345,8 @@ def test_all_reduce_a_worker_that_does_not_come_to_the_start(start):
   chief = job.worker(0, "--start_timeout=5")
   assert codes(chief, worker) == [1, 1]
   assert "initialising for ever" in worker.output
-  assert "did not join the start within 5 s (--start_timeout)" in chief.lines[-1]
-  assert "/job:worker/task:0" in worker.lines[-1]
+  assert "did not join the start within 5 s (--start_timeout)" in chief.last_line
+  assert "/job:worker/task:0" in worker.last_line
 
 
 @pytest.mark.slow
@@ -292,8 +354,8 @@ def test_all_reduce_an_error_of_one_worker_is_the_others_reason(start):
   job = Job(start, 0, 2, flags=[ALL_REDUCE, "--steps=1000000", "--slow_index=1"])
   workers = [job.worker(0), job.worker(1, "--fail_in=step")]
   assert codes(*workers) == [1, 1]
-  assert "a bad record" in workers[1].lines[-1]
-  assert "/job:worker/task:1" in workers[0].lines[-1]
+  assert "a bad record" in workers[1].last_line
+  assert "/job:worker/task:1" in workers[0].last_line
 
 
 @pytest.mark.slow
@@ -307,8 +369,24 @@ def test_all_reduce_workers_that_are_told_to_stop_save_and_leave(start, tmp_path
   workers[1 - first].signal()
   ended = codes(*workers)
   # The other one's loop may have ended before its own signal came.
-  assert ended[first] == 143 and ended[1 - first] in (143, 0 if first == 0 else 1)
+  assert ended[first] == 143 and ended[1 - first] in (143, 1)
   assert not tf.train.latest_checkpoint(str(tmp_path)).endswith("ckpt-0")
+
+
+@pytest.mark.slow
+def test_all_reduce_no_worker_of_a_job_that_a_signal_ends_has_done_its_part(start, tmp_path):
+  job = Job(start, 0, 3, heartbeat_timeout=30, flags=[
+    ALL_REDUCE, "--steps=1000000", "--step_seconds=0.02", "--checkpoint_dir=%s" % tmp_path,
+    "--start_timeout=60"])
+  _, workers = job.all()
+  workers[0].wait_for("progress: ")
+  workers[1].signal()
+  assert workers[1].wait() == 143
+  again = job.worker(1)  # as a scheduler starts a task of a drained node
+  assert codes(workers[0], workers[2], again) == [1, 1, 1]
+  assert "JobLostError: a signal to another worker has ended the run" in workers[2].last_line
+  assert "JobLostError: a signal has ended the run before its goal" in again.last_line
+  assert not state.RunFile(str(tmp_path)).has_ended("--steps=1000000", None)
 
 
 @pytest.mark.slow
@@ -323,7 +401,7 @@ def test_all_reduce_a_last_checkpoint_that_fails_is_no_loss_of_a_worker(start, t
   assert chief.wait() == 1
   assert re.match(
     r"worker 0 \(chief\): CheckpointError: the checkpoint .* cannot be saved: .*; Is a directory",
-    chief.lines[-1])
+    chief.last_line)
 
 
 @pytest.mark.slow
@@ -334,5 +412,5 @@ def test_all_reduce_a_worker_without_data_is_named_at_once(start, empty):
   job = Job(start, 0, 2, flags=[ALL_REDUCE, "--batches=" + ",".join(batches), *UNEVEN])
   _, workers = job.all()
   assert codes(*workers) == [1, 1]
-  assert "ValueError: this worker's share of the data is empty" in workers[empty].lines[-1]
-  assert "/job:worker/task:%d" % empty in workers[1 - empty].lines[-1]
+  assert "ValueError: this worker's share of the data is empty" in workers[empty].last_line
+  assert "/job:worker/task:%d" % empty in workers[1 - empty].last_line

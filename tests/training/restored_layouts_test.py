@@ -65,7 +65,7 @@ def trained(tmp_path_factory):
   dict(num_ps=1), dict(num_ps=3), dict(num_ps=3, partition_bytes=128), dict(pack_bytes=0),
   dict(num_ps=2, sync_replicas=True), dict(replication="in_graph"),
   dict(replication="in_graph", sync_replicas=True, num_ps=2, partition_bytes=512),
-  dict(steps_in_flight=2), dict(prefetch=True), dict(variables="ref"),
+  dict(overlap=2), dict(overlap="prefetch"),
 ], ids=lambda layout: ",".join("%s=%s" % each for each in layout.items()))
 def test_any_layout_restores_a_checkpoint_and_trains_on(trained, tmp_path, layout):
   directory, before = trained

@@ -14,7 +14,7 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [
   {}, dict(steps_per_execution=3), pytest.param(dict(sync_replicas=True), marks=pytest.mark.slow),
-  pytest.param(dict(staleness_policy="drop:3", variables="ref"), marks=pytest.mark.slow)])
+  pytest.param(dict(staleness_policy="drop:3"), marks=pytest.mark.slow)])
 def test_a_part_of_the_batches_is_trained_on_at_the_end(options):
   """400 examples in batches of 12: 34 of them, in steps of 4: the last is of two, 12 and 4."""
   outcome = local_job.train(gradient_accumulation_steps=4, batch_size=12, epochs=1, **options)

@@ -14,7 +14,7 @@ LINES = 35
 @pytest.mark.parametrize("source, policy", [
   ("datasets", "files"),
   *[pytest.param(source, policy, marks=pytest.mark.slow) for source, policy in [
-    ("readers", "records"), ("datasets", "records"), ("readers", "files"), ("files", "files"),
+    ("datasets", "records"), ("files", "files"),
     ("files", "records"), ("blocks", "records")]]])
 def test_each_worker_has_its_four_epochs(start, tmp_path, source, policy):
   for number in range(FILES):

@@ -9,6 +9,7 @@ from tests.training import local_loop
 from tf1ps.checkpoint import global_step
 from tf1ps.replication import staleness
 from tf1ps.training import staleness_recorder
+from tf1ps.training.counts import ExampleCounter
 
 
 class Model(object):
@@ -30,9 +31,9 @@ class Model(object):
     self.tracker.add_listener(lambda *_: self.tracker.ask_within(1))  # asks after each step
 
   def recorder(self, *args, **kwargs):
-    fetches = local_loop.fetches(1, counted=self.counted, taken=self.taken)
-    return staleness_recorder.StalenessRecorder(
-      [self.table], fetches, self.tracker, *args, **kwargs)
+    self.counts = local_loop.counts(1, counted=self.counted, taken=self.taken)
+    self.counts.tracker = self.tracker
+    return staleness_recorder.StalenessRecorder([self.table], self.counts, *args, **kwargs)
 
   def run(self, ages, hooks, target=""):
     creator = tf.train.ChiefSessionCreator(tf.train.Scaffold(), target)
@@ -72,8 +73,8 @@ def test_ages_of_dropped_gradients_do_not_count():
   with tf.Graph().as_default():
     model = Model(max_staleness=2)
     recorder = model.recorder()
-    model.run([0, 5, 2, 3, 0], [recorder])
-  assert dict(recorder.ages.counts) == {0: 2, 2: 1} and recorder.dropped == 2
+    model.run([0, 5, 2, 3, 0], [recorder, ExampleCounter(model.counts)])
+  assert dict(recorder.ages.counts) == {0: 2, 2: 1} and model.counts.late_batches == 2
   assert (recorder.ages.total, recorder.ages.highest) == (2, 2)
 
 

@@ -11,9 +11,11 @@ import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tests.training import local_job
+from tf1ps.checkpoint import global_step
 from tf1ps.monitoring import status
 from tf1ps.state import latest_heartbeat
 from tf1ps.training import options, stall_watch
+from tf1ps.training.counts import Counts
 
 
 @contextlib.contextmanager
@@ -114,10 +116,10 @@ def test_a_worker_that_shall_fail_ends_after_the_same_time_once_more(set_timing)
     harness.wait_until(lambda: session.is_aborted, what="the end of the session")
 
   with pytest.raises(stall_watch.StalledError, match=(
-      r"no step for \d+ s \(--stall_after, --on_stall=fail\): it waits for Python code of the "
+      r"no step for \d+ s \(--stall_after with :fail\): it waits for Python code of the "
       r"program, harness\.py:\d+ in wait_until")):
     local_job.train(model_fn=model_with(HoldingHook(wait_in_the_hook)), steps=9,
-                    stall_after=2.0, on_stall="fail")
+                    stall_after="2:fail")
 
 
 @pytest.mark.slow
@@ -125,8 +127,8 @@ def test_without_a_time_there_is_no_watch():
   with messages() as lines:
     local_job.train(steps=2, stall_after=0.0)
   assert not [text for text in lines if "stall" in text]
-  with pytest.raises(ValueError, match="--on_stall=fail needs --stall_after above 0"):
-    options.check_options(options.Options(steps=1, stall_after=0.0, on_stall="fail"))
+  with pytest.raises(ValueError, match="--stall_after must be seconds from 0 on, or"):
+    options.check_options(options.Options(steps=1, stall_after="0:fail"))
 
 
 @pytest.mark.slow
@@ -174,7 +176,7 @@ def test_a_step_that_lasts_much_longer_than_the_others_is_stalled(set_timing):
 
 def test_a_wait_in_a_hook_of_tf1ps_is_no_stall(set_timing):
   set_timing(stall_watch, stalled_least=0.0)
-  watch = stall_watch.StallWatch(None, 0.0, False, lambda: (), [])
+  watch = stall_watch.StallWatch(None, 0.0, False, Counts(global_step.GlobalStepTracker()), [])
   watch.after_create_session(None, None)
   for _ in range(150):
     watch.before_run(None)

@@ -5,7 +5,8 @@ import tensorflow.compat.v1 as tf
 
 from tests.training import local_loop
 from tf1ps.checkpoint import global_step
-from tf1ps.training import options, progress, remainder, stops
+from tf1ps.training import options, remainder, stops
+from tf1ps.training.counts import ExampleCounter
 
 
 @pytest.fixture(autouse=True)
@@ -17,10 +18,10 @@ def graph(set_timing):
 
 def stop_at(last_step, num_workers=1):
   """Trains until StopAtStep stops; returns (own steps, questions, the global step, the hook)."""
-  tracker = global_step.GlobalStepTracker()
-  hook = stops.StopAtStep(tracker, last_step, num_workers)
-  steps, questions = local_loop.run([tracker, hook], last_step + 10)
-  return steps, questions, tracker.value, hook
+  counts = local_loop.counts()
+  hook = stops.StopAtStep(counts, last_step, num_workers)
+  steps, questions = local_loop.run([counts.tracker, hook], last_step + 10)
+  return steps, questions, counts.tracker.value, hook
 
 
 @pytest.mark.parametrize("last_step", [1, 2, 5, 100, 1003])
@@ -49,9 +50,9 @@ def test_a_worker_that_others_overtake_looks_as_often_as_they_step():
 
 def test_a_job_that_has_ended_makes_no_further_step():
   model = local_loop.Model()
-  tracker = global_step.GlobalStepTracker()
-  hook = stops.StopAtStep(tracker, 7)
-  assert local_loop.run([StartAt(model.global_step, 7), tracker, hook], 3)[0] == 0
+  counts = local_loop.counts()
+  hook = stops.StopAtStep(counts, 7)
+  assert local_loop.run([StartAt(model.global_step, 7), counts.tracker, hook], 3)[0] == 0
   assert hook.is_reached
 
 
@@ -71,21 +72,21 @@ class StartAt(tf.train.SessionRunHook):
 
 def test_a_last_step_below_one_is_refused():
   with pytest.raises(ValueError, match="last_step must be at least 1, got 0"):
-    stops.StopAtStep(global_step.GlobalStepTracker(), 0)
+    stops.StopAtStep(local_loop.counts(), 0)
 
 
 @pytest.mark.parametrize("batch, num_examples, steps", [(10, 30, 3), (10, 31, 4), (32, 1, 1)])
 def test_examples_end_with_the_batch_that_reaches_them(batch, num_examples, steps):
   local_loop.Model()
-  counter = progress.ExampleCounter(local_loop.fetches(batch))
-  hook = stops.StopAtExamples(counter, num_examples)
-  assert local_loop.run([counter, hook], 99)[0] == steps
-  assert counter.examples == steps * batch
+  counts = local_loop.counts(batch)
+  hook = stops.StopAtExamples(counts, num_examples)
+  assert local_loop.run([ExampleCounter(counts), hook], 99)[0] == steps
+  assert counts.examples == steps * batch
 
 
 def test_no_examples_are_refused():
   with pytest.raises(ValueError, match="num_examples must be at least 1, got 0"):
-    stops.StopAtExamples(progress.ExampleCounter(local_loop.fetches(1)), 0)
+    stops.StopAtExamples(local_loop.counts(), 0)
 
 
 @pytest.mark.parametrize("total, count, parts", [
@@ -96,8 +97,9 @@ def test_the_parts_of_all_workers_add_up(total, count, parts):
 
 
 def test_examples_before_are_no_part_of_any_worker():
-  counter = progress.ExampleCounter(local_loop.fetches(4))
-  hooks = [stops.StopAtExamples(counter, 20, index, 2, lambda: 9) for index in (0, 1)]  # 6 and 5
+  counts = local_loop.counts(4)
+  counts.examples_before = 9
+  hooks = [stops.StopAtExamples(counts, 20, index, 2) for index in (0, 1)]  # 6 and 5
   assert [hook.is_reached_by(5) for hook in hooks] == [False, True]
   assert not hooks[0].nothing_left
 
@@ -105,19 +107,20 @@ def test_examples_before_are_no_part_of_any_worker():
 @pytest.mark.parametrize("replication", ["between_graph", "all_reduce"])
 def test_without_examples_left_no_step_is_made(replication):
   local_loop.Model()
-  counter = progress.ExampleCounter(local_loop.fetches(4))
-  made = stops.Stops(options.Options(examples=20, replication=replication),
-                     global_step.GlobalStepTracker(), counter, 0, 2, 0, lambda: 20)
-  assert local_loop.run([counter, *made.hooks], 9)[0] == 0
-  assert made.reason(False) == (
+  counts = local_loop.counts(4)
+  counts.examples_before = 20
+  made = stops.Stops(options.Options(examples=20, replication=replication), counts, 0, 2)
+  assert local_loop.run([ExampleCounter(counts), *made.hooks], 9)[0] == 0
+  assert made.reason() == (
     "nothing was left to do: the job had trained on 20 examples before (--examples=20)")
 
 
-def make(index=0, count=1, examples_done=0, step=0, **flags):
-  tracker, counter = global_step.GlobalStepTracker(), progress.ExampleCounter(local_loop.fetches(4))
-  tracker.value = step
-  counter.add(examples_done)
-  return stops.Stops(options.Options(**flags), tracker, counter, index, count)
+def make(index=0, count=1, examples_done=0, step=0, was_ended=False, left=None, **flags):
+  counts = local_loop.counts(4)
+  counts.tracker.value = step
+  counts.add_examples(examples_done)
+  counts.was_ended, counts.left = was_ended, left
+  return stops.Stops(options.Options(**flags), counts, index, count)
 
 
 @pytest.mark.parametrize("flags, done, reason", [
@@ -128,33 +131,56 @@ def make(index=0, count=1, examples_done=0, step=0, **flags):
   (dict(steps=10), dict(step=3), "its data ended")])
 def test_the_reason_is_what_was_reached(flags, done, reason):
   made = make(**flags, **done)
-  assert made.reason(False) == reason
+  assert made.reason() == reason
   assert made.is_reached == (not reason.endswith(("times", "ended")))
+
+
+@pytest.mark.parametrize("flags, step, examples, expected", [
+  (dict(steps=10), 3, 24, "the training data ended after 3 of --steps=10. Let input_fn repeat them "
+   "in mode 'train' (dataset.repeat()), or give fewer steps"),
+  (dict(steps=10, examples=8), 3, 6, "the training data ended after 3 of --steps=10. Let input_fn "
+   "repeat them in mode 'train' (dataset.repeat()), or give fewer steps"),
+  (dict(examples=8), 3, 6, "the training data ended after 6 of --examples=8. Let input_fn repeat "
+   "them in mode 'train' (dataset.repeat()), or give fewer examples"),
+  (dict(steps=10), 10, 80, ""),  # other workers made the steps
+  (dict(examples=8), 3, 8, ""),
+  (dict(steps=10, epochs=1), 3, 24, "")])  # the user limits the data
+def test_data_that_end_before_the_goal_are_a_warning(flags, step, examples, expected):
+  assert make(**flags).say_short(step, examples) == expected
+
+
+def test_other_ends_before_the_goal_are_no_warning():
+  reached = make(steps=5, step=5)
+  reached.end_loop()
+  assert reached.say_short(3, 24) == ""  # a ps was lost at the end
+  asked = make(steps=5)
+  asked.early.reason = "early stopping"
+  assert asked.say_short(3, 24) == ""
 
 
 def test_a_job_that_goes_back_when_the_loop_has_ended_says_so():
   made = make(steps=5, step=5)
   made.end_loop()
   assert (made.was_reached, made.has_gone_back) == (True, False)
-  made._tracker.value = 3  # a ps was lost, and the chief restored the checkpoint of step 3
+  made._counts.tracker.value = 3  # a ps was lost, and the chief restored the checkpoint of step 3
   assert (made.was_reached, made.is_reached, made.has_gone_back) == (True, False, True)
-  assert made.reason(False) == "reached --steps=5, and went back to step 3 when the loop had ended"
-  made._tracker.value = 5  # another worker has made the steps again
-  assert not made.has_gone_back and made.reason(False) == "reached --steps=5"
+  assert made.reason() == "reached --steps=5, and went back to step 3 when the loop had ended"
+  made._counts.tracker.value = 5  # another worker has made the steps again
+  assert not made.has_gone_back and made.reason() == "reached --steps=5"
 
 
 def test_the_reason_has_another_workers_end_and_the_remaining_data():
-  made = make(epochs=1, sync_replicas=True)
-  left = remainder.Left(4, 20, True)
-  assert made.reason(True) == "another worker's data ended (--on_uneven=stop_all)"
-  assert made.reason(True, left) == (
+  def reason(all_went_through=False, **flags):
+    return make(epochs=1, sync_replicas=True, was_ended=True, **flags).reason(
+      all_went_through=all_went_through)
+
+  assert reason() == "another worker's data ended (--on_uneven=stop_all)"
+  assert reason(left=remainder.Left(4, 20, True)) == (
     "another worker's data ended (--on_uneven=stop_all); 4 of its examples were drawn without "
     "an update, 20 were left")
-  assert make(epochs=1, sync_replicas=True, on_uneven="shrink").reason(True) == (
-    "training had already ended for all workers")
-  repeats = make(epochs=1, sync_replicas=True, on_uneven="repeat")
-  assert repeats.reason(True) == "another worker ended training for all (--on_uneven=repeat)"
-  assert repeats.reason(True, all_went_through=True) == (
+  assert reason(on_uneven="shrink") == "training had already ended for all workers"
+  assert reason(on_uneven="repeat") == "another worker ended training for all (--on_uneven=repeat)"
+  assert reason(on_uneven="repeat", all_went_through=True) == (
     "all workers went through their data (--on_uneven=repeat)")
 
 
@@ -181,5 +207,5 @@ def test_a_step_that_is_known_to_be_the_last():
 
 
 def test_fewer_examples_than_workers_are_refused():
-  with pytest.raises(ValueError, match="--examples=2 is less than one for each of the 3 workers"):
+  with pytest.raises(ValueError, match="--examples=2, but each of the 3 workers needs an "):
     make(0, 3, examples=2)

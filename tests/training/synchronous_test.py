@@ -88,8 +88,7 @@ def losses(directory):
 
 @pytest.mark.slow
 def test_steps_are_reached_by_all_together(start):
-  job = Job(start, num_ps=2, flags=["--sync_replicas", "--steps=20", "--clip_norm=1",
-                                    "--scale_learning_rate"])
+  job = Job(start, num_ps=2, flags=["--sync_replicas", "--steps=20", "--clip_norm=1"])
   ps, workers = job.all()
   assert codes(*workers, *ps) == [0] * 4
   assert [last_line(worker, LAST)[0] for worker in workers] == [20, 20]
@@ -135,7 +134,7 @@ def test_a_lost_worker_that_comes_back_when_the_others_have_left(start, tmp_path
   assert examples in range(0, 5 * 32, 32)
   gate.write_text("")
   assert codes(chief, ps) == [1, 1]
-  assert "and the job failed: /job:worker/task:1 is lost: silent for" in chief.lines[-1]
+  assert "and the job failed: /job:worker/task:1 is lost: silent for" in chief.last_line
 
 
 @pytest.mark.slow
@@ -147,14 +146,14 @@ def test_a_lost_worker_that_all_need_ends_the_job_by_name_after_a_save(start, tm
   worker.wait_for("holds step 10")
   worker.kill()
   assert codes(chief, ps) == [1, 1]
-  assert "ReplicaLostError: /job:worker/task:1 is lost: silent for" in chief.lines[-1]
-  assert "1 of 2 replicas remain, and every update needs 2" in chief.lines[-1]
+  assert "ReplicaLostError: /job:worker/task:1 is lost: silent for" in chief.last_line
+  assert "1 of 2 replicas remain, and every update needs 2" in chief.last_line
   assert (tmp_path / "model.ckpt-9.index").exists()  # the updates before the one that it holds
 
 
 @pytest.mark.slow
 def test_a_ps_that_comes_back_is_restored(start, tmp_path):
-  job = Job(start, flags=["--sync_replicas", "--steps=60", "--save_checkpoints_steps=10",
+  job = Job(start, flags=["--sync_replicas", "--steps=60", "--save_checkpoints=steps:10",
                           "--checkpoint_dir=%s" % (tmp_path / "ck"), "--heartbeat_timeout=60"])
   gate = tmp_path / "gate"
   ps = job.ps()
@@ -173,7 +172,7 @@ def test_a_ps_that_comes_back_is_restored(start, tmp_path):
 def test_an_update_that_was_cut_off_is_undone(start, tmp_path, index):
   died = tmp_path / "died"
   flags = SYNC + [UNEVEN, "--shard=none", "--steps=30", "--batches=10000,10000",
-                  "--checkpoint_dir=%s" % (tmp_path / "ck"), "--save_checkpoints_steps=5",
+                  "--checkpoint_dir=%s" % (tmp_path / "ck"), "--save_checkpoints=steps:5",
                   "--heartbeat_timeout=60", "--died=%s" % died, "--last=%d" % index]
   job = Job(start, flags=flags)
   ps = job.ps()
@@ -196,7 +195,7 @@ def test_a_worker_that_never_comes_is_named(start):
   chief = job.worker(0)
   assert codes(chief, ps) == [1, 1]
   assert re.search(r"/job:worker/task:1 has sent no heartbeat within \d+ s: 1 of 2 "
-                   r"replicas remain, and every update needs 2", chief.lines[-1])
+                   r"replicas remain, and every update needs 2", chief.last_line)
 
 
 @pytest.mark.slow
@@ -209,7 +208,7 @@ def test_a_worker_that_is_there_but_never_joins_is_named(start):
   chief = job.worker(0)
   assert chief.wait() == 1
   assert re.search(r"/job:worker/task:1 sends heartbeats, but has not joined within \d+ s: 1 of 2 "
-                   r"replicas remain, and every update needs 2", chief.lines[-1])
+                   r"replicas remain, and every update needs 2", chief.last_line)
   assert worker.is_running
 
 
@@ -241,4 +240,4 @@ def test_a_worker_that_is_told_to_stop_is_no_end_of_the_data(start, tmp_path):
   gate.write_text("")
   worker.signal()
   assert codes(worker, chief, ps) == [128 + 15, 1, 1]
-  assert "/job:worker/task:1 has ended (failed: ended by signal 15)" in chief.output
+  assert "/job:worker/task:1 failed: ended by signal 15" in chief.output

@@ -116,6 +116,31 @@ def test_a_trace_tells_what_the_graph_does_not_know():
   assert str(hook).endswith("(0 % pulling, 50 % computing, 0 % pushing, 50 % waiting)")
 
 
+def test_a_traced_run_of_more_steps_counts_by_the_step():
+  """The graph was read for runs of one step, and the job has taken to longer ones since."""
+  ps, worker = ("/job:%s/replica:0/task:0/device:CPU:0" % job for job in ("ps", "worker"))
+  steps = [1]
+  hook = traffic_report.TrafficReport(None, [], count_steps=lambda: steps[0])
+  hook.begin()
+  hook._graph = traffic.StepTraffic([
+    traffic.Message("w", "/job:ps/task:0", "/job:worker/task:0", 300000, "shape"),
+    traffic.Message("g", "/job:worker/task:0", "/job:ps/task:0", 200000, "shape")], 1)
+  steps[0] = 2
+  hook.before_run(None)
+  metadata = tf.RunMetadata()
+  stats = metadata.step_stats.dev_stats.add(device=worker)
+  stats.node_stats.add(node_name="mul", timeline_label="mul = Mul(w_S1)", op_end_rel_micros=5)
+  for _ in range(2):  # the trace lacks what arrives on the ps
+    stats.node_stats.add(
+      node_name="RecvTensor", timeline_label="[0.3MB] edge_1_w from %s to %s" % (ps, worker)
+    ).output.add().tensor_description.allocation_description.requested_bytes = 300000
+  hook._read(metadata, 10e-6)
+  assert str(hook.report) == "sent per step: 300 KB and 1 message down, 200 KB and 1 up"
+  steps[0] = 1
+  hook.before_run(None)
+  assert str(hook._graph) == str(hook.report)
+
+
 def test_summaries_of_each_ps():
   ps, worker = "/job:ps/task:1", "/job:worker/task:0"
   report = traffic.StepTraffic([traffic.Message("w:0", ps, worker, 8, "shape"),
@@ -153,10 +178,9 @@ def test_summaries_of_steps_on_a_ps(graph, ps, tmp_path):
 
 # The same of the default flags: worker_test.py, test_three_workers_stop_together.
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", [["--sync_replicas"], ["--variables=ref"]])
-def test_the_last_line_of_a_job(start, flags):
-  job = Job(start, num_ps=2, num_workers=2, flags=["--steps=300", *flags])
+def test_the_last_line_of_a_job(start):
+  job = Job(start, num_ps=2, num_workers=2, flags=["--steps=300", "--sync_replicas"])
   ps, workers = job.all()
   assert codes(*workers, *ps) == [0] * 4
-  assert re.search(", " + LINE + r", [\d.]+ s, reached", workers[0].lines[-1]), workers[0].lines[-1]
-  assert "sent" not in workers[1].lines[-1]
+  assert re.search(", " + LINE + r", [\d.]+ s, reached", workers[0].last_line), workers[0].last_line
+  assert "sent" not in workers[1].last_line

@@ -14,10 +14,12 @@ from tf1ps.training.options import Options, check_options, shared_by_workers
 
 
 @pytest.mark.slow
-def test_a_checkpoint_does_not_know_how_values_travelled(start, tmp_path):
+def test_a_checkpoint_does_not_know_how_values_travelled(start, tmp_path, monkeypatch):
   saved = []
-  for steps, flags in ((40, []), (80, ["--pack_bytes=0"]), (120, ["--sync_replicas"]),
-                       (160, ["--sync_replicas", "--pack_bytes=0", "--wire_dtype=bfloat16"])):
+  for steps, flags, pack_bytes in (
+      (40, [], ""), (80, [], "0"), (120, ["--sync_replicas"], ""),
+      (160, ["--sync_replicas", "--wire_dtype=bfloat16"], "0")):
+    monkeypatch.setenv("TF1PS_PACK_BYTES", pack_bytes)
     job = Job(start, flags=["--optimizer=momentum", "--checkpoint_dir=%s" % tmp_path, *flags])
     (ps,), workers = job.all("--steps=%d" % steps)
     assert codes(*workers, ps) == [0, 0, 0], workers[0].output
@@ -69,7 +71,7 @@ def test_what_float16_cannot_hold_ends_the_job_with_a_sentence(sync_replicas):
 
 @pytest.mark.slow
 def test_prefetched_values_are_one_update_old():
-  outcome = local_job.train(prefetch=True, optimizer="sgd", learning_rate=0.1, steps=300)
+  outcome = local_job.train(overlap="prefetch", optimizer="sgd", learning_rate=0.1, steps=300)
   assert outcome.steps == 300
   mean, highest = re.match(r"staleness ([\d.]+) \((\d+) at most\)", outcome.staleness).groups()
   assert 0.5 < float(mean) <= 1.0 and highest == "1"
@@ -83,15 +85,14 @@ def test_synchronous_workers_pack_alike():
       signature.signature(task, shared_by_workers(
         Options(steps=1, sync_replicas=True, pack_bytes=size))) for size in (0, 65536)]
   with pytest.raises(signature.GraphMismatchError, match=(
-      r"--pack_bytes=0 .*but the chief, %s, with .*--pack_bytes=65536" % chief)):
+      r"TF1PS_PACK_BYTES=0,? .*but the chief, %s, with .*TF1PS_PACK_BYTES=65536" % chief)):
     signature.compare(mine, chiefs, task.name, chief)
 
 
 @pytest.mark.parametrize("options, text", [
   (dict(sync_replicas=True), "applies to asynchronous updates"),
-  (dict(steps_per_execution=2), "cannot go with --prefetch"),
-  (dict(steps_in_flight=2), "cannot go with --prefetch"),
+  (dict(steps_per_execution=2), "cannot go with --overlap=prefetch"),
   (dict(shard="dynamic"), "cannot go with --shard=dynamic")])
 def test_prefetch_is_refused_with_what_it_cannot_be(options, text):
   with pytest.raises(ValueError, match=text):
-    check_options(Options(steps=1, prefetch=True, **options))
+    check_options(Options(steps=1, overlap="prefetch", **options))

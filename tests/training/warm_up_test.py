@@ -60,7 +60,7 @@ def test_a_chief_that_is_lost_is_named(start):
   assert worker.wait() == 1
   assert ("TaskLostError: this worker waits for global step 1000 "
           "(--staleness_policy=warm_up), but the "
-          "chief /job:worker/task:0 is lost: silent for") in worker.lines[-1]
+          "chief /job:worker/task:0 is lost: silent for") in worker.last_line
   ps.kill()
 
 

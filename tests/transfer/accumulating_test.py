@@ -137,6 +137,20 @@ def test_the_size_of_a_batch_may_be_a_number():
       assert session.run([rest.train_op, rest.batch_size])[1] == 8
 
 
+def test_a_loop_in_each_batch_counts_down(monkeypatch):
+  monkeypatch.undo()  # with TensorFlow's optimizer, which may drop such a loop
+  with tf.Graph().as_default():
+    x = tf.data.make_one_shot_iterator(tf.data.Dataset.range(1, 7)).get_next()
+    w = tf.get_variable("w", [], initializer=tf.ones_initializer(), use_resource=True)
+    _, total = tf.while_loop(lambda i, _: i > 0, lambda i, t: (i - 1, t + w.read_value()),
+                             [tf.cast(x, tf.int32), 0.0])
+    step = accumulating.Accumulated([(total, w)], total, 1, 3)
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      assert [session.run([step.loss, step.grads_and_vars[0][0]]) for _ in range(2)] == [
+        [2, 2], [5, 5]]
+
+
 def test_a_weighted_sum_above_float16_has_a_mean():
   """A gradient counts as often as its batch has examples, so that any large batch overflowed."""
   with tf.Graph().as_default():
@@ -220,3 +234,22 @@ def test_a_batch_that_is_fed_is_refused(shape, default, is_batch):
           several()
       else:
         assert several()
+
+
+def test_the_remainder_draws_random_numbers_of_its_own():
+  with tf.Graph().as_default():
+    tf.set_random_seed(1)
+    optimizer, pairs, loss, size, global_step, _, start = build(batches)
+    step = accumulating.Accumulated(pairs, loss, size, 3)
+    with tf.control_dependencies([step.loss]):
+      noise = tf.random.uniform([])
+    with tf.control_dependencies([noise]):
+      train_op = optimizer.apply_gradients(step.grads_and_vars, global_step)
+    rest = step.remainder(train_op, noise)
+    with tf.Session() as session:
+      session.run([tf.global_variables_initializer(), start])
+      drawn = [session.run([train_op, noise])[1] for _ in range(2)]
+      with pytest.raises(tf.errors.OutOfRangeError):
+        session.run(train_op)
+      drawn.append(session.run([rest.train_op, rest.fetches])[1])
+  assert len(set(drawn)) == 3

@@ -162,7 +162,7 @@ def test_what_stays_on_the_ps_is_not_touched(use_resource):
     gathers = [op for op in tf.get_default_graph().get_operations() if "Gather" in op.type]
     inputs = [list(op.inputs) for op in gathers]
   arrived = [
-    read.variable for one in fetch.fetch_variables(wire_dtype="bfloat16") for read in one.reads
+    read.name for one in fetch.fetch_variables(wire_dtype="bfloat16") for read in one.reads
   ]
   assert arrived == (["b"] if use_resource else ["w", "b"])
   assert list(beside.op.inputs) == before

@@ -36,11 +36,11 @@ def variable(name, shape, use_resource, dtype=tf.float32, **kwargs):
   return tf.get_variable(name, shape, dtype, count, use_resource=use_resource, **kwargs)
 
 
-def received(session, fetches):
+def received(session, fetches, feed=None):
   """Runs fetches; returns how many tensors each task has received from others, by name."""
   options = tf.RunOptions(output_partition_graphs=True)
   metadata = tf.RunMetadata()
-  session.run(fetches, options=options, run_metadata=metadata)
+  session.run(fetches, feed, options=options, run_metadata=metadata)
   found = {}
   for graph in metadata.partition_graphs:
     for node in graph.node:

@@ -9,7 +9,7 @@ import tf1ps
 from tests import cluster_tasks, harness
 from tests.transfer import kernel_counters, traffic_tasks
 from tf1ps.graph import OpDevices, needed_ops, task_of_device
-from tf1ps.transfer import traffic
+from tf1ps.transfer import traffic, wire_options
 
 PS, WORKER = ["/job:ps/task:0", "/job:ps/task:1"], "/job:worker/task:0"
 RUNS = [(True, "sgd"), (False, "sgd"), (True, "adam"), (False, "adam"), (True, "float16")]
@@ -244,7 +244,7 @@ def test_a_table(graph):
   (0, "0 bytes"), (12, "12 bytes"), (999.4, "999 bytes"), (999.6, "1 KB"), (1661234, "1.66 MB"),
   (999900, "1 MB"), (1500, "1.5 KB"), (7450000, "7.45 MB"), (2.5e9, "2.5 GB")])
 def test_bytes_for_people(count, text):
-  assert traffic.format_bytes(count) == text
+  assert wire_options.format_bytes(count) == text
 
 
 def test_several_workers(graph):

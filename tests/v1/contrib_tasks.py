@@ -1,24 +1,22 @@
 """What tests of tf.contrib run as processes."""
 from __future__ import annotations
 
-import logging
 import os
+import types
 
+import numpy as np
 import tensorflow.compat.v1 as stock
 
 from tests.v1.namespace_tasks import hide_package, refusal
-
-NAMESPACES = (
-  "cluster_resolver", "crf", "data", "deprecated", "estimator", "framework", "layers", "learn",
-  "lookup", "losses", "metrics", "opt", "rnn", "seq2seq", "slim", "tpu", "training", "util")
 
 
 def every_name():
   """Each name that a namespace lists is there."""
   import tf1ps.v1 as tf
-  for name in NAMESPACES:
+  from tf1ps import compat
+  for name in compat.PACKAGES:
     namespace = getattr(tf.contrib, name)
-    assert namespace.__doc__ and dir(namespace), name
+    assert dir(namespace) or name == "distributions", name
     for listed in dir(namespace):
       getattr(namespace, listed)
   assert {"arg_scope", "get_or_create_global_step", "nest"} <= set(dir(tf.contrib.framework))
@@ -27,16 +25,21 @@ def every_name():
       dir(tf.contrib.training))
   assert {"conv2d", "learning", "losses", "metrics"} <= set(dir(tf.contrib.slim))
   assert {"fully_connected", "xavier_initializer"} <= set(dir(tf.contrib.layers))
+  assert {"embed_sequence", "safe_embedding_lookup_sparse"} <= set(dir(tf.contrib.slim))
+  assert tf.contrib.training.RandomStrategy(3)(tf.constant(1).op) in range(3)
   assert tf.contrib.util.constant_value(tf.constant(3)) == 3
   assert callable(tf.contrib.keras.layers.Dense) and tf.contrib.distributions.Normal
 
 
 def every_way_to_import():
   import tf1ps.v1.contrib.slim as slim
+  from tf1ps.v1.contrib import keras as contrib_keras
   from tf1ps.v1.contrib.framework.python.ops.variables import get_or_create_global_step
   from tf1ps.v1.contrib.layers.python.layers import initializers, utils
   from tf1ps.v1.contrib.learn.python.learn.datasets import base
   from tf1ps.v1.contrib.learn.python.learn.datasets.mnist import read_data_sets
+  from tf1ps.v1.contrib.nccl import all_sum
+  from tf1ps.v1.contrib.nccl.python.ops import nccl_ops
   from tf1ps.v1.contrib.slim import nets
   from tf1ps.v1.contrib.slim.nets import vgg
   from tf1ps.v1.contrib.slim.python.slim import learning
@@ -44,6 +47,7 @@ def every_way_to_import():
   from tf1ps.v1.contrib.training.python.training.hparam import HParams
   from tf1ps.v1.estimator.python.canned.head import _Head
   assert slim.learning is learning and learning.train is train
+  assert nccl_ops.all_sum is all_sum and callable(contrib_keras.layers.Dense)
   assert HParams(a=1).a == 1 and isinstance(_Head, type)
   assert callable(read_data_sets) and base.Datasets(1, 2, test=3).test == 3
   assert base.maybe_download(os.path.basename(__file__), os.path.dirname(__file__), "") == __file__
@@ -54,12 +58,11 @@ def every_way_to_import():
 
 def what_is_nowhere():
   import tf1ps.v1 as tf
-  assert refusal(tf.contrib, "bigtable") == (
-      "tf.contrib.bigtable is not there: TensorFlow 2 has no tf.contrib, and tf1ps.v1 has only "
-      "%s of it. Write it anew, or stay with TensorFlow 1.15." % ", ".join(
-        sorted([*NAMESPACES, "distributions", "keras"])))
-  assert refusal(tf.contrib.layers, "sparse_column_with_keys") == (
-      "tf.contrib.layers.sparse_column_with_keys is not there: the feature columns are in "
+  assert refusal(tf.contrib, "bigtabel") == (
+      "tf.contrib.bigtabel is not there: TensorFlow 2 has no tf.contrib, and tf1ps.v1 has only "
+      "part of it. Write it anew, or stay with TensorFlow 1.15.")
+  assert refusal(tf.contrib.layers, "scattered_embedding_column") == (
+      "tf.contrib.layers.scattered_embedding_column is not there: other feature columns are in "
       "tf.feature_column, the rest in TensorFlow 1.15 only.")
   from tf1ps.v1.contrib.learn.python.learn.datasets import base
   try:
@@ -70,6 +73,40 @@ def what_is_nowhere():
   assert "Write the decoder with tf.while_loop" in refusal(
       tf.contrib.seq2seq, "BeamSearchDecoder")
   assert "use a cell of tf.nn.rnn_cell" in refusal(tf.contrib.rnn, "GLSTMCell")
+  assert refusal(tf.contrib.distributions, "VectorDiffeomixture") == (
+      "tf.contrib.distributions.VectorDiffeomixture is not there: install the package "
+      "tensorflow-probability.")
+  hide_package("tensorflow_probability")
+  assert "it needs the package tensorflow-probability. Run: pip install" in refusal(
+      tf.contrib.distributions, "MultivariateNormalDiag")
+
+
+def packages_without_heirs():
+  """They can be imported; their use is refused."""
+  import tf1ps.v1.contrib.graph_editor as ge
+  from tf1ps.v1 import contrib
+  from tf1ps.v1.contrib import ffmpeg
+  from tf1ps.v1.contrib.cudnn_rnn import CudnnLSTM
+  from tf1ps.v1.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops
+  assert not isinstance(3, CudnnLSTM)
+  for use, advice in (
+      (lambda: CudnnLSTM(1, 2), "tf.contrib.cudnn_rnn.CudnnLSTM is not there: use a cell of"),
+      (lambda: ge.reroute.swap_ts([], []), "tf.contrib.graph_editor.reroute.swap_ts is not there: "
+       "use tf.import_graph_def with input_map."),
+      (lambda: ffmpeg.decode_audio(1), "use the package tensorflow-io."),
+      (lambda: types.new_class("Own", (cudnn_rnn_ops.CudnnGRU,)), "CudnnGRU is not there"),
+      (lambda: contrib.specs.create_net(), "TensorFlow 1.15 is the last with it.")):
+    try:
+      use()
+      raise AssertionError(advice)
+    except AttributeError as error:
+      assert advice in str(error), error
+  assert not hasattr(contrib, "rpc")  # the program asks
+  try:
+    from tf1ps.v1.contrib import solvers
+    raise AssertionError(solvers)
+  except ImportError as error:
+    assert "tf.contrib.solvers is not there" in str(error)
 
 
 def without_the_extra():
@@ -84,7 +121,6 @@ def without_the_extra():
 
 def slim_trains(folder):
   """slim's loops take tf1ps' Supervisor and session; prints the last loss."""
-  logging.getLogger("tensorflow").setLevel(logging.ERROR)
   import tf1ps
   import tf1ps.v1 as tf
   from tf1ps.v1.contrib import slim, training
@@ -161,3 +197,72 @@ def datasets():
     assert session.run(elements[0]).tolist() == [0, 1, 2]
     assert session.run(elements[1]).tolist() == [[0], [1]]
     assert sorted(session.run(elements[2]) for _ in range(14)) == sorted([*range(7)] * 2)
+
+
+def exports(folder):
+  """session_bundle's exporter writes a SavedModel, which a predictor loads."""
+  import tf1ps.v1 as tf
+  from tf1ps.v1.contrib import predictor
+  from tf1ps.v1.contrib.session_bundle import exporter
+  x = tf.placeholder(tf.float32, [None, 2], "x")
+  step = tf.train.create_global_step()
+  with tf.device("/device:GPU:7"):  # no loader has it, nor places softly
+    w = tf.get_variable("w", [2, 1], initializer=tf.ones_initializer())
+  y = tf.matmul(x, w)
+  one = exporter.Exporter(tf.train.Saver([w, step]))
+  one.init(tf.get_default_graph().as_graph_def(), named_graph_signatures={
+    "inputs": exporter.generic_signature({"x": x}), "outputs": exporter.generic_signature({"y": y}),
+    "scores": exporter.classification_signature(x, scores_tensor=y)},
+    default_graph_signature=exporter.regression_signature(x, y))
+  with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
+    session.run(tf.global_variables_initializer())
+    following = tf.assign_add(step, 1)
+    tf.get_default_graph().finalize()
+    for _ in range(3):
+      session.run(following)
+      path = one.export(folder, step, session, exports_to_keep=2)
+      try:
+        one.export(folder, step, session)
+        raise AssertionError("it was written over")
+      except ValueError as error:
+        assert "exists already: remove it" in str(error)
+  assert path == os.path.join(folder, "00000003")
+  assert sorted(os.listdir(folder)) == ["00000002", "00000003"]
+  for key, inputs, output in ((None, "inputs", "outputs"), ("scores", "inputs", "scores")):
+    predict = predictor.from_saved_model(path, key)
+    assert predict({inputs: [[1.0, 2.0]]}) == {output: [[3.0]]}
+  for call, said in ((lambda: predictor.from_saved_model(path, "no"), "has no signature no"),
+                     (lambda: predict({"z": 1}), "has no input z. Its inputs are inputs")):
+    try:
+      call()
+      raise AssertionError(said)
+    except ValueError as error:
+      assert said in str(error)
+
+
+def losses_of_steps():
+  """The losses of legacy_seq2seq, and those whose arguments have changed places."""
+  import tf1ps.v1 as tf
+  from tf1ps.v1.contrib import legacy_seq2seq, nn
+  logits = [tf.constant([[1.0, 2.0], [0.0, 0.5]]), tf.constant([[3.0, 1.0], [1.0, 1.0]])]
+  targets = [tf.constant([1, 0]), tf.constant([0, 1])]
+  weights = [tf.constant([1.0, 1.0]), tf.constant([1.0, 0.0])]
+  outputs, _ = legacy_seq2seq.rnn_decoder(
+    logits, tf.zeros([2, 2]), tf.nn.rnn_cell.BasicRNNCell(2), lambda output, step: output * step)
+  dense = tf.constant([[0.0, 1.0], [1.0, 0.0]])
+  cases = [
+    legacy_seq2seq.sequence_loss_by_example(logits, targets, weights),
+    legacy_seq2seq.sequence_loss_by_example(logits, targets, weights, False),
+    legacy_seq2seq.sequence_loss(logits, targets, weights),
+    nn.deprecated_flipped_softmax_cross_entropy_with_logits(logits[0], dense),
+    nn.deprecated_flipped_sparse_softmax_cross_entropy_with_logits(logits[0], targets[0]),
+    nn.deprecated_flipped_sigmoid_cross_entropy_with_logits(logits[0], dense)[0]]
+  assert len(outputs) == 2 and len(tf.trainable_variables()) == 2
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    values = session.run(cases)
+  expected = [  # TensorFlow 1.15's
+    [0.220095, 0.974077], [0.44019, 0.974077], 0.597086, [0.313262, 0.974077],
+    [0.313262, 0.974077], [1.313262, 0.126928]]
+  for value, right in zip(values, expected):
+    np.testing.assert_allclose(value, right, rtol=1e-5)

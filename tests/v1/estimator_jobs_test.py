@@ -94,7 +94,7 @@ def test_a_task_is_killed_and_comes_back(job, killed):
   task.wait_for("made step")
   job[EVALUATOR].wait_for("Saving dict for global step")
   task.kill()
-  seen = step_of(task.lines[-1])
+  seen = step_of(task.last_line)
   again = job.begin(killed)
   assert step_of(again.wait_for("made step")) > seen  # the variables on the ps have stayed
   job.go()
@@ -126,7 +126,7 @@ def test_each_synchronous_update_is_the_mean_of_all_replicas(job, tmp_path):
 @pytest.mark.slow
 @pytest.mark.any_tensorflow
 def test_the_program_of_the_page(job, tmp_path):
-  command, = [c for c in docs_test.commands("docs/estimator.md") if "flats.py" in c]
+  command, = [c for c in docs_test.commands("docs/drop_in.md") if "flats.py" in c]
   _, program, path, *arguments = shlex.split(command)
   assert program == "tf1ps-run" and arguments == ["--model_dir=/shared/flats"]
   job.function = tasks.run_program

@@ -1,4 +1,4 @@
-"""What tests of the names of tf.estimator run as processes; docs/estimator.md lists these names."""
+"""What tests of the names of tf.estimator run as processes; docs/drop_in.md lists these names."""
 from __future__ import annotations
 
 import functools
@@ -369,13 +369,19 @@ def _all_batches(input_fn):
 
 
 def early_stopping(folder):
-  """The hooks that stop by evaluations, by a function or at a checkpoint; both their namespaces."""
+  """The hooks that stop by evaluations, by a function or at a checkpoint; both their namespaces.
+
+  TensorFlow 1.15 has moved them already.
+  """
   import tf1ps.v1 as tf
   evaluations = tf.summary.FileWriter(os.path.join(folder, "eval"))
   for step, loss in ((1, 3.0), (2, 2.0), (4, 2.5), (6, 2.5)):
     evaluations.add_summary(tf.Summary(value=[tf.Summary.Value(tag="m", simple_value=loss)]), step)
   evaluations.close()
-  for kind, names in ("new", tf.estimator.experimental), ("old", tf.contrib.estimator):
+  namespaces = [("new", tf.estimator.experimental)]
+  if not tf.__version__.startswith("1."):
+    namespaces.append(("old", tf.contrib.estimator))
+  for kind, names in namespaces:
     def stops(name, limits, names=names, **more):
       made = [getattr(names, name)(make(folder), "m", limit, run_every_secs=None,
                                    run_every_steps=1, **more) for limit in limits]
@@ -435,3 +441,23 @@ def keras_model(folder):
     estimator, tf.estimator.TrainSpec(lambda: batches((X, Y)).repeat(), max_steps=4),
     tf.estimator.EvalSpec(lambda: batches((X, Y))))
   same(steps_of(folder)[-1], 4)
+
+
+def keras_optimizers(folder):
+  """Canned estimators with them are TensorFlow 2's; those with one of tf.train are not."""
+  import tf1ps.v1 as tf
+  columns = [tf.feature_column.numeric_column("x")]
+  sgd = functools.partial(tf.keras.optimizers.SGD, 0.05)
+  for name, make_one, arguments in (
+      ("linear", tf.estimator.LinearRegressor, {"feature_columns": columns, "optimizer": sgd()}),
+      ("called", tf.estimator.LinearRegressor, {
+        "feature_columns": columns, "optimizer": lambda: sgd()}),
+      ("wide", tf.estimator.DNNLinearCombinedRegressor, {
+        "linear_feature_columns": columns, "linear_optimizer": sgd(),
+        "dnn_feature_columns": columns, "dnn_hidden_units": [2], "dnn_optimizer": sgd()})):
+    made = make_one(model_dir=os.path.join(folder, name), **arguments)
+    assert type(made).__name__.endswith("V2"), type(made)
+    made.train(points, max_steps=20)
+    assert made.evaluate(points, steps=1)["average_loss"] < 21.0  # of zeros
+  stock = tf.estimator.LinearRegressor(columns, optimizer=tf.train.GradientDescentOptimizer(0.05))
+  assert type(stock) is tf.estimator.LinearRegressor

@@ -10,10 +10,11 @@ from tests.v1 import estimator_columns_tasks, estimator_names_tasks
 @pytest.mark.parametrize("name", [
   "config_fields", "hooks_and_scaffold", "predictions", "exports", "exporters", "warm_starts",
   "inputs", "early_stopping", "files_of_the_package",
-  "keras_model"])
+  "keras_model", "keras_optimizers"])
 def test_a_program_uses(name, start, tmp_path):
   task = start(name, getattr(estimator_names_tasks, name), str(tmp_path / "run"))
   assert task.wait() == 0, task.output
+  assert task.output.count("(from tensorflow_estimator.") <= 2  # once, by each of two handlers
 
 
 @pytest.mark.slow

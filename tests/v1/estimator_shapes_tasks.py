@@ -173,3 +173,49 @@ def fused_cells():
       assert np.allclose(found, wanted, atol=1e-6)
     gradients = sess.run(tf.gradients(tf.reduce_sum(outputs), variables[:2]))
     assert all(np.abs(gradient).max() > 0 for gradient in gradients)
+
+
+def learn_config():
+  """A master beside TF_CONFIG is the task's own address; worker 0 is the chief."""
+  import tf1ps.v1 as tf
+  cluster = {"ps": ["a:1"], "worker": ["b:1", "c:1"]}
+  found = []
+  for job, index, master in (("worker", 0, "grpc://b:1"), ("worker", 1, None), ("ps", 0, "a:1")):
+    os.environ["TF_CONFIG"] = json.dumps(
+      {"cluster": cluster, "task": {"type": job, "index": index}, "environment": "cloud"})
+    config = tf.contrib.learn.RunConfig(master=master)
+    found.append((config.task_type, config.task_id, config.is_chief, config.num_ps_replicas))
+    assert json.loads(os.environ["TF_CONFIG"])["cluster"] == cluster
+  assert found == [("chief", 0, True, 1), ("worker", 0, False, 1), ("ps", 0, False, 1)], found
+  for master in ("grpc://b:1", "grpc://localhost:1"):
+    try:
+      tf.contrib.learn.RunConfig(master=master)  # of the ps
+    except ValueError as error:
+      assert "name the cluster in TF_CONFIG" in str(error)
+    else:
+      raise AssertionError(master)
+
+
+def layers_columns():
+  """The columns of tf.contrib.layers are those of tf.feature_column."""
+  import tf1ps.v1 as tf
+  layers = tf.contrib.layers
+  age, kind = layers.real_valued_column("age"), layers.sparse_column_with_keys("kind", ["x", "y"])
+  place = layers.sparse_column_with_integerized_feature("place", 3)
+  name = layers.sparse_column_with_hash_bucket("name", 7)
+  columns = [
+    layers.bucketized_column(age, [10.0]),
+    layers.one_hot_column(kind),
+    layers.one_hot_column(place),
+    layers.embedding_column(layers.crossed_column({kind, place, name}, 5), 2,
+                            initializer=tf.ones_initializer()),
+    layers.embedding_column(name, 1, initializer=tf.zeros_initializer())]
+  spec = layers.create_feature_spec_for_parsing(columns)
+  assert sorted(spec) == ["age", "kind", "name", "place"]
+  net = layers.input_from_feature_columns({
+    "age": tf.constant([[20.0]]), "kind": tf.constant([["y"]]), "place": tf.constant([[2]]),
+    "name": tf.constant([["q"]])}, columns)
+  with tf.Session() as session:
+    session.run([tf.global_variables_initializer(), tf.tables_initializer()])
+    # By the columns' names: age, the cross, kind, name, place.
+    assert session.run(net).tolist() == [[0, 1, 1, 1, 0, 1, 0, 0, 0, 1]]

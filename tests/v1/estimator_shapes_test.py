@@ -24,6 +24,13 @@ def test_trains(name, start, tmp_path):
   assert task.wait() == 0, task.output
 
 
+@NEWER
+@pytest.mark.parametrize("name", ["learn_config", "layers_columns"])
+def test_contrib(name, start):
+  task = start(name, getattr(tasks, name))
+  assert task.wait() == 0, task.output
+
+
 @pytest.mark.slow
 @NEWER
 @pytest.mark.parametrize("name", ["run_experiment", "other_schedules"])

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 
 STEPS, BATCH = 60, 8
@@ -100,6 +101,8 @@ def refusals():
     assert "pack_bytes=%r must be a whole number" % (value,) in refused(
       lambda value=value: options(pack_bytes=value))
   assert "start_timeout='soon' must be a number" in refused(lambda: options(start_timeout="soon"))
+  assert "steps_per_execution='2' must be auto or 1" in refused(
+    lambda: options(steps_per_execution="2"))
   assert "max_lead:N, drop:N or both" in refused(lambda: options(staleness_policy="damp"))
   os.environ["TF1PS_END_TIMEOUT"] = "0"
   assert "TF1PS_END_TIMEOUT='0' must be a positive number of seconds" in refused(
@@ -146,3 +149,37 @@ def train_often(cluster, job, index, model_dir, ends):
     if job == "chief":
       print("evaluated", estimator.evaluate(lambda: input_fn(1))["global_step"], flush=True)
   end_open_sessions()  # as at the end of a program: a forked process leaves it out
+
+
+def train_in_long_runs(cluster, job, index, model_dir, last_step, batches, wraps=False):
+  """Follows the numbers 0, 1, 2, ... a tenth of the way each; soon a run makes 16 steps.
+
+  With `wraps`, another estimator's model_fn calls that of the first one.
+  """
+  os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+  import tf1ps.v1 as tf
+  from tf1ps.transfer import run_length
+  for name, value in (("_SKIPPED", 1), ("_RUNS", 3), ("_SECONDS", 0.0), ("_GAIN", 1e9),
+                      ("_RUN", 1e9), ("_PER_RUN", 1e9), ("_MOST_COST", 1e9)):
+    setattr(run_length, name, value)
+  tf.logging.set_verbosity(tf.logging.INFO)
+  logging.basicConfig(level=logging.INFO)
+
+  def follow(features, mode):
+    place = tf.get_variable("place", [], initializer=tf.zeros_initializer())
+    loss = 0.5 * tf.square(features - place)
+    return tf.estimator.EstimatorSpec(
+      mode, loss=loss, train_op=tf.train.GradientDescentOptimizer(0.1).minimize(
+        loss, tf.train.get_global_step()))
+
+  estimator = tf.estimator.Estimator(follow, config=tf.estimator.RunConfig(
+    model_dir=model_dir, save_checkpoints_steps=50, log_step_count_steps=40))
+  if wraps:
+    estimator = tf.estimator.add_metrics(estimator, lambda features: {})
+
+  def numbers():
+    return tf.data.Dataset.range(batches).map(lambda number: tf.cast(number, tf.float32))
+
+  tf.estimator.train_and_evaluate(
+    estimator, tf.estimator.TrainSpec(numbers, max_steps=last_step),
+    tf.estimator.EvalSpec(numbers, steps=1))

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 import tensorflow.compat.v1 as stock
@@ -84,11 +85,36 @@ def test_with_all_that_tf1ps_adds(start, tmp_path):
   assert checkpoint_steps(str(tmp_path))[-1] >= estimator_tasks.STEPS
 
 
+@pytest.mark.parametrize("last_step, batches, wraps", [
+  (203, 1000, True), pytest.param(1000, 203, False, marks=pytest.mark.slow)])
+def test_runs_of_several_steps_make_the_steps_of_single_runs(
+    start, tmp_path, last_step, batches, wraps):
+  """The last step, the last example, the intervals and the values are those of single steps."""
+  cluster = cluster_of(workers=0)
+  del cluster["worker"]
+  job = {(name, 0): start(name, estimator_tasks.train_in_long_runs, cluster, name, 0,
+                          str(tmp_path), last_step, batches, wraps) for name in cluster}
+  assert_all_end(job)
+  output = job["chief", 0].output
+  assert "16 steps per run from here on: " in output
+  place = 0.0
+  for number in range(203):
+    place += 0.1 * (number - place)
+  last = stock.train.latest_checkpoint(str(tmp_path))
+  assert last.endswith("-203")
+  assert stock.train.load_variable(last, "place") == pytest.approx(place, rel=1e-5)
+  saved = checkpoint_steps(str(tmp_path))
+  assert len(saved) >= 5 and all(
+    50 <= after - before < 66 for before, after in zip(saved[1:-2], saved[2:-1])), saved
+  logged = [int(step) for step in re.findall(r"step = (\d+)", output)]
+  assert 4 <= len(set(logged)) <= 6, output
+
+
 @pytest.mark.slow
 def test_one_process_trains_evaluates_and_predicts(start, tmp_path):
   task = start("local", estimator_tasks.train_here, str(tmp_path))
   assert task.wait() == 0, task.output
-  found = json.loads(task.lines[-1])
+  found = json.loads(task.last_line)
   assert found["steps"] == [0, 20, 40, 60]
   assert found["metrics"]["global_step"] == 60
   assert found["metrics"]["error"] == pytest.approx(0.0739977, abs=1e-6)

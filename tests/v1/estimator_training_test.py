@@ -38,7 +38,7 @@ def test_a_chief_that_fails_before_its_session_ends_the_ps(start):
   assert job["chief"].wait() == 1
   assert "/proc/nowhere" in job["chief"].output
   assert job["ps"].wait() == 1
-  assert "/job:chief/task:0 failed (CheckpointError: " in job["ps"].output  # not: is lost
+  assert "/job:chief/task:0 failed: CheckpointError: " in job["ps"].output  # not: is lost
 
 
 def test_a_second_evaluator_is_refused(start, tmp_path):

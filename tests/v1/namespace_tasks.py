@@ -12,7 +12,13 @@ import tensorflow.compat.v1 as stock
 def drop_ins():
   import tf1ps
   import tf1ps.v1 as tf
-  from tf1ps import pipeline, session
+  from tf1ps import compat, pipeline, session
+  for space, rooms in compat.DROP_INS.items():
+    namespace = importlib.import_module(".".join(filter(None, ["tf1ps.v1", space])))
+    for room, names in rooms.items():
+      for name in names:
+        own = getattr(importlib.import_module("tf1ps." + room), name)
+        assert getattr(namespace, name) is own, (space, name)
   assert not tf.executing_eagerly() and not tf.resource_variables_enabled()
   assert tf.Session is session.Session
   for name in ("Server", "replica_device_setter", "Supervisor", "MonitoredTrainingSession",
@@ -30,6 +36,33 @@ def drop_ins():
   seven = tf.constant(7)
   with tf.train.MonitoredTrainingSession() as training, tf.Session() as plain:
     assert training.run(seven) == plain.run(seven) == 7
+  _objects_of_tensorflow_are_of_the_drop_ins(tf)
+
+
+def _objects_of_tensorflow_are_of_the_drop_ins(tf):
+  seen = []
+
+  class Hook(tf.train.SessionRunHook):
+    def after_create_session(self, session, coord):
+      seen.append((isinstance(session, tf.Session), isinstance(coord, tf.train.Coordinator)))
+
+  class MySession(tf.Session):
+    pass
+
+  with tf.Graph().as_default(), tf.train.SingularMonitoredSession(hooks=[Hook()]) as session:
+    assert isinstance(session.raw_session(), tf.Session)
+    assert not isinstance(session.raw_session(), MySession)
+  with tf.Graph().as_default(), tf.train.MonitoredTrainingSession(hooks=[Hook()]):
+    pass
+  assert seen == [(True, True)] * 2
+  with tf.Graph().as_default(), tf.train.Supervisor().managed_session() as session:
+    assert isinstance(session, tf.Session) and issubclass(type(session), tf.Session)
+  with tf.Graph().as_default():
+    assert isinstance(tf.train.range_input_producer(5), tf.FIFOQueue)
+  assert isinstance(stock.train.Server.create_local_server(), tf.train.Server)
+  for name in ("FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"):
+    assert issubclass(getattr(stock, name), getattr(tf, name))
+    assert not issubclass(tf.QueueBase, getattr(tf, name))
 
 
 def the_rest_is_tensorflows():
@@ -49,6 +82,7 @@ def the_rest_is_tensorflows():
 
 
 def every_way_to_import():
+  import tf1ps.v1.compat.v1.train as train
   import tf1ps.v1.losses as losses
   from tf1ps.v1 import contrib, layers
   from tf1ps.v1.contrib import training
@@ -56,6 +90,7 @@ def every_way_to_import():
   from tf1ps.v1.losses import mean_squared_error
   from tf1ps.v1.nn.rnn_cell import LSTMCell
   from tf1ps.v1.train import Server
+  assert train.Server is Server
   assert losses is stock.losses and mean_squared_error is losses.mean_squared_error
   assert LSTMCell is stock.nn.rnn_cell.LSTMCell and callable(Server)
   assert callable(layers.dense) and contrib.training is training

@@ -45,12 +45,28 @@ def names(folder):
 def every_name():
   """Each row of the table leads to something that is there on this TensorFlow."""
   import tf1ps.v1 as tf
+  from tf1ps import compat
   from tf1ps.v1 import renamed
-  for old, new, _ in renamed._RENAMED:
+  assert set(renamed._FUNCTIONS) & set(compat.RENAMED) == compat.OTHER_ARGUMENTS
+  for old, new in compat.RENAMED.items():
     assert callable(functools.reduce(getattr, new.split("."), tf)), new
     assert callable(functools.reduce(getattr, old.split("."), tf)), old
   assert refusal(tf.nn, "seq2seq") == (
       "tf.nn.seq2seq is not there: TensorFlow 0.12 is the last with it. Use tf.nn.dynamic_rnn.")
+  assert tf.config.experimental_list_devices()[0] == (
+    "/job:localhost/replica:0/task:0/device:CPU:0")
+  assert callable(tf.pywrap_tensorflow.NewCheckpointReader)
+
+
+def lost_names():
+  """Names of 1.15 that newer TensorFlows lack say what to use."""
+  import tf1ps.v1 as tf
+  for name, advice in (("data.experimental.StatsAggregator", "leave it out"),
+                       ("data.experimental.CheckpointInputPipelineHook", "SAVEABLE_OBJECTS"),
+                       ("tpu.experimental.AdamParameters", "it is for TPUs"),
+                       ("estimator.BoostedTreesClassifier", "tensorflow-decision-forests")):
+    space, _, last = name.rpartition(".")
+    assert advice in refusal(functools.reduce(getattr, space.split("."), tf), last)
 
 
 def orders_by_types():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
+import tensorflow.compat.v1 as stock
 
 from tests.v1 import renamed_tasks
 
@@ -27,6 +28,12 @@ def test_old_names_work_and_say_once_what_they_are_called_today(start, tmp_path)
 
 def test_each_name_of_the_table_is_there(start):
   task = start("every name", renamed_tasks.every_name)
+  assert task.wait() == 0, task.output
+
+
+@pytest.mark.skipif(stock.__version__.startswith("1."), reason="it has them")
+def test_lost_names_say_what_to_use(start):
+  task = start("lost", renamed_tasks.lost_names)
   assert task.wait() == 0, task.output
 
 

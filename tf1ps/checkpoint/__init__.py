@@ -1,6 +1,6 @@
 """Finds, saves and restores checkpoints, and keeps each worker's position in its input.
 
-All rooms share one saver (`make_saver`) and one restore (`restore_checkpoint`), which checks names,
+All rooms share a saver (`make_saver`) and a restore (`restore_checkpoint`), which checks names,
 types and shapes first.
 """
 
@@ -11,11 +11,11 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "checkpoints": [
-    "CheckpointError", "DamagedCheckpointError", "checkpoint_exists", "checkpoint_files",
-    "global_step_of_checkpoint", "latest_checkpoint", "listed_checkpoints", "name_latest",
-    "named_in", "use_latest", "verify_checkpoint"],
-  "directory": ["directory_problem"],
-  "global_step": ["GlobalStepTracker"],
+    "STATE_FILE", "DamagedCheckpointError", "checkpoint_exists", "checkpoint_files",
+    "global_step_of_checkpoint", "is_hidden", "latest_checkpoint", "listed_checkpoints",
+    "name_latest", "named_in", "read_beside", "use_latest", "verify_checkpoint"],
+  "directory": ["CheckpointError", "directory_problem"],
+  "global_step": ["GlobalStepTracker", "find_global_step"],
   "input_positions": ["InputPositions"],
   "leftovers": ["remove_leftovers"],
   "restoring": [

@@ -1,14 +1,15 @@
-"""Finds the latest checkpoint of a directory, and passes over damaged ones.
+"""Finds the latest checkpoint of a directory, and passes over damaged checkpoints.
 
 A directory has a state file, called `checkpoint`, that names the latest checkpoint and the
 checkpoints that are kept. If this file is missing or damaged, TensorFlow takes the directory for an
-empty one and trains from step 0 into it. Some damages of a checkpoint raise an OutOfRangeError,
-which elsewhere means the end of the data. Here:
+empty directory and trains from step 0 into it. Some damages of a checkpoint raise an
+OutOfRangeError, which elsewhere means the end of the data. Here:
 
 1. `use_latest` gives the latest checkpoint to a function that reads it. A checkpoint is read once:
    the function itself notices a damage, as a DamagedCheckpointError.
 2. Then `use_latest` logs a warning that names the file, and goes on with the checkpoint before.
    If the state file is damaged, it begins with the newest checkpoint of the directory.
+   Files that the user must not read are not damaged: an error says so, and no step is lost.
 3. If no checkpoint can be read, the error names them all. Nothing starts at step 0 in silence.
 4. Checkpoints without a state file are an error. A crash never takes the file away, so somebody
    did: the error names the newest readable checkpoint and the line that makes it the latest.
@@ -24,7 +25,8 @@ from typing import Callable, List, Optional, TypeVar
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import TIMING, Error, error_line, temporary_path
+from tf1ps.checkpoint.directory import CheckpointError
+from tf1ps.compat import TIMING, error_line, temporary_path
 
 _log = logging.getLogger("tf1ps")
 _Result = TypeVar("_Result")
@@ -36,16 +38,12 @@ _STEP = re.compile(r"-(\d+)$")
 _said = set()  # the warnings of this process, which looks at its directory several times
 
 
-class CheckpointError(Error, RuntimeError):
-  """A checkpoint, or the state file of its directory, cannot be used."""
-
-
 class DamagedCheckpointError(CheckpointError):
   """A file of a checkpoint is missing, cut short or changed."""
 
 
 def use_latest(checkpoint_dir: str, use: Callable[[str], _Result]) -> Optional[_Result]:
-  """Calls `use` with the latest checkpoint; if that is damaged, with the one before, and so on.
+  """Calls `use` with the latest checkpoint; if that is damaged, with the next older, and so on.
 
   Args:
     checkpoint_dir: the directory.
@@ -91,8 +89,43 @@ def checkpoint_files(prefix: str) -> List[str]:
   return _parts(prefix) + [prefix + each for each in endings if tf.gfile.Exists(prefix + each)]
 
 
+def read_beside(prefix: str, suffix: str, parse: Callable[[str], _Result],
+                otherwise: str) -> Optional[_Result]:
+  """Reads a small file beside a checkpoint, or if it cannot be read, that of an earlier checkpoint.
+
+  Args:
+    prefix: the checkpoint's path without the endings of its files.
+    suffix: the end of the file's name, behind that path.
+    parse: makes the result from the text; it raises ValueError, KeyError, TypeError or
+      AttributeError for a damaged text.
+    otherwise: a sentence for the warning if no such file can be read.
+
+  Returns:
+    The result of `parse`; None, after a warning, if no such file can be read.
+  """
+  problems = []
+  earlier = (other for other in _newest_first(os.path.dirname(prefix))
+             if other != prefix and _is_before(other, prefix))
+  for other in [prefix, *earlier]:
+    try:
+      with tf.gfile.GFile(other + suffix) as file:
+        result = parse(file.read())
+    except tf.errors.NotFoundError:
+      problems.append("is missing")
+    except tf.errors.OpError as error:
+      problems.append(f"cannot be read ({error_line(error)})")
+    except (ValueError, KeyError, TypeError, AttributeError):
+      problems.append("is damaged")
+    else:
+      if problems:
+        _warn_once(f"{prefix}{suffix} {problems[0]}. That of {os.path.basename(other)} is used")
+      return result
+  _warn_once(f"{prefix}{suffix} {problems[0]}. {otherwise}")
+  return None
+
+
 def name_latest(checkpoint_dir: str, name: str) -> None:
-  """Replaces the state file of a directory by one that names a single checkpoint there."""
+  """Has the state file of a directory name a single checkpoint there."""
   path = os.path.join(checkpoint_dir, STATE_FILE)
   temporary = temporary_path(path)
   with tf.gfile.GFile(temporary, "w") as file:
@@ -111,9 +144,10 @@ def listed_checkpoints(checkpoint_dir: str) -> List[str]:
 
 
 def verify_checkpoint(prefix: str) -> None:
-  """Reads every tensor of a checkpoint: 4 ms for a small one, about 0.2 s for 160 MB.
+  """Reads every tensor of a checkpoint: 4 ms for a small checkpoint, about 0.2 s for 160 MB.
 
-  Raises DamagedCheckpointError if the index or a part is missing, cut short or changed.
+  Raises DamagedCheckpointError if the index or a part is missing, cut short or changed;
+  CheckpointError if the user of this process must not read them.
   """
   _check_complete(prefix)
   parts = _parts(prefix)
@@ -125,6 +159,7 @@ def verify_checkpoint(prefix: str) -> None:
       where = f"{data} (tensor {name!r})"
       reader.get_tensor(name)
   except Exception as error:  # for a part cut short: OutOfRangeError on 1.15, IndexError on 2.21
+    _check_readable(prefix)
     raise DamagedCheckpointError(
       f"checkpoint {prefix} is damaged in {where}: {error_line(error)}") from error
 
@@ -158,7 +193,7 @@ def explain_checkpoint_error(prefix: str, error: Exception) -> CheckpointError:
   """
   try:
     verify_checkpoint(prefix)
-  except DamagedCheckpointError as damage:
+  except CheckpointError as damage:
     return damage
   return CheckpointError(f"checkpoint {prefix} cannot be restored: {error_line(error)}")
 
@@ -193,17 +228,19 @@ def _candidates(checkpoint_dir: str) -> List[str]:
   latest = named_in(checkpoint_dir)
   if latest is None:
     problem = f"the state file {state_file} names no checkpoint: it is empty or damaged"
+    if is_hidden(state_file):
+      problem = f"this user must not read the state file {state_file}"
     if not there:
       raise CheckpointError(f"{problem}. There is no other checkpoint. To start from step 0, "
                             "delete this file")
     _warn_once(f"{problem}. The newest checkpoint of the directory is used, {there[0]}")
     return there
-  found = [latest]
+  candidates = [latest]
   listed = reversed(listed_checkpoints(checkpoint_dir))
-  for prefix in [*listed, *(one for one in there if _is_before(one, latest))]:
-    if prefix not in found:
-      found.append(prefix)
-  return found
+  for prefix in [*listed, *(prefix for prefix in there if _is_before(prefix, latest))]:
+    if prefix not in candidates:
+      candidates.append(prefix)
+  return candidates
 
 
 def _is_before(prefix: str, latest: str) -> bool:
@@ -223,6 +260,22 @@ def named_in(checkpoint_dir: str) -> Optional[str]:
   return None if state is None else state.model_checkpoint_path
 
 
+def warn_of_newer(prefix: str) -> None:
+  """Warns if a complete checkpoint of later steps lies beside the one that is used."""
+  directory = os.path.dirname(prefix)
+  if named_in(directory) != prefix:
+    return  # the latest one is damaged, which has its own warning
+  for other in _newest_first(directory):
+    if not _is_before(prefix, other) or os.path.basename(other) == os.path.basename(prefix):
+      continue
+    if not _missing_files(other):
+      name = os.path.basename(other)
+      _warn_once(f"{os.path.join(directory, STATE_FILE)} makes {os.path.basename(prefix)} the "
+                 f"latest checkpoint, although {name} is there. To go on with that one, end this "
+                 f'job, and put only the line model_checkpoint_path: "{name}" into the file')
+      return
+
+
 def _warn_once(text: str) -> None:
   if text not in _said:
     _said.add(text)
@@ -230,7 +283,7 @@ def _warn_once(text: str) -> None:
 
 
 def _check_complete(prefix: str) -> str:
-  """Returns the checkpoint; DamagedCheckpointError if one of its files is missing."""
+  """Returns the checkpoint; DamagedCheckpointError if a file of it is missing."""
   missing = _missing_files(prefix)
   if missing:
     raise DamagedCheckpointError(
@@ -257,14 +310,34 @@ def prefix_of_part(name: str) -> Optional[str]:
   return match.group(1) if match else None
 
 
+def _check_readable(prefix: str) -> None:
+  """Raises CheckpointError if the user of this process must not read a file of a checkpoint."""
+  hidden = [path for path in checkpoint_files(prefix) if is_hidden(path)]
+  if hidden:
+    raise CheckpointError(f"checkpoint {prefix} is there, but this user must not read "
+                          f"{', '.join(hidden)}. Give this user the right to read them")
+
+
+def is_hidden(path: str) -> bool:
+  """Whether there is a file that the user of this process must not read."""
+  try:
+    with tf.gfile.GFile(path, "rb") as file:
+      file.read(1)
+  except tf.errors.PermissionDeniedError:
+    return True
+  except tf.errors.OpError:
+    pass
+  return False
+
+
 def _parts(prefix: str) -> List[str]:
   directory, name = os.path.split(prefix)
-  found = []
+  parts = []
   for file in _list(directory):
     match = _DATA_FILE.match(file)
     if match and match.group(1) == name:
-      found.append(os.path.join(directory, file))
-  return found
+      parts.append(os.path.join(directory, file))
+  return parts
 
 
 def _list(directory: str) -> List[str]:
@@ -281,13 +354,13 @@ def _step_in_name(prefix: str) -> Optional[int]:
 
 def _newest_first(checkpoint_dir: str) -> List[str]:
   """Returns the checkpoints of a directory by step. A copy may have changed the files' times."""
-  found = [os.path.join(checkpoint_dir, file[:-len(".index")])
+  prefixes = [os.path.join(checkpoint_dir, file[:-len(".index")])
            for file in _list(checkpoint_dir) if file.endswith(".index")]
-  return sorted(found, key=lambda prefix: (_step_in_name(prefix) or 0, prefix), reverse=True)
+  return sorted(prefixes, key=lambda prefix: (_step_in_name(prefix) or 0, prefix), reverse=True)
 
 
 def _advice(checkpoint_dir: str, candidates: List[str]) -> str:
-  """Names the checkpoints that exist, the newest readable one, and the way to choose it."""
+  """Names the checkpoints that exist, the newest that can be read, and the way to choose it."""
   names = [os.path.basename(each) for each in candidates]
   more = f" and {len(names) - 5} more" if len(names) > 5 else ""
   there = f"There is {', '.join(names[:5])}{more}. "

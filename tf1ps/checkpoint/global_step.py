@@ -13,6 +13,9 @@ If each run returns the global step at no cost, as a synchronous update does, th
 runs of its own (`along`). In a graph without a global step the value stays 0.
 
 Other hooks take the step from the tracker, which comes before them in the list of hooks.
+
+A global step may be a float: `tf.get_variable("global_step", [])` makes a float. TensorFlow's
+`get_global_step` refuses it; `find_global_step` does not.
 """
 
 from __future__ import annotations
@@ -22,9 +25,27 @@ from typing import Callable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import TIMING
+from tf1ps.compat import TIMING, give_step_to_hooks
 
 MAX_STEPS = 100  # of this task
+
+
+def find_global_step(graph: Optional[tf.Graph] = None):
+  """Returns the global step of a graph, None for the default graph: a scalar of any type, or None.
+
+  It is that of TensorFlow's collection, else the variable `global_step`, else the tensor.
+  """
+  graph = graph or tf.get_default_graph()
+  steps = graph.get_collection(tf.GraphKeys.GLOBAL_STEP)
+  if not steps:
+    steps = [variable for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+             if variable.op.name == tf.GraphKeys.GLOBAL_STEP]
+  if not steps:
+    try:
+      steps = [graph.get_tensor_by_name(tf.GraphKeys.GLOBAL_STEP + ":0")]
+    except KeyError:
+      return None
+  return steps[0]
 
 
 class GlobalStepTracker(tf.train.SessionRunHook):
@@ -39,7 +60,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
   """
 
   def __init__(self, along: Optional[tf.Tensor] = None, count_run: Callable[[], int] = lambda: 1,
-               find_step: Callable = tf.train.get_global_step):
+               find_step: Callable = find_global_step):
     """Creates the hook; it stands before those that take the step from it.
 
     Args:
@@ -73,6 +94,8 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     self.has_step = step is not None
     # A run of the constant still shows that a session was lost.
     self._tensor = step if self.has_step else tf.constant(0, tf.int64)
+    if self.has_step and not step.dtype.base_dtype.is_integer:
+      give_step_to_hooks(tf.cast(step, tf.int64))
 
   def check_step(self, purpose: str) -> None:
     """Raises RuntimeError if the graph has no global step; `purpose` says what needs it."""
@@ -100,6 +123,10 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     """Counts steps of a run whose end this hook does not see."""
     self.own_steps += steps
 
+  def read(self, session) -> Optional[int]:
+    """Fetches the global step, and notes nothing; None in a graph without a global step."""
+    return int(session.run(self._tensor)) if self.has_step else None
+
   def ask(self, session) -> int:
     """Fetches the global step now, and returns it."""
     return self._note(int(session.run(self._tensor)))
@@ -115,7 +142,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     return value
 
   def ask_within(self, steps: int) -> None:
-    """Makes the next fetch follow at most so many steps of this task after the last one."""
+    """Makes the next fetch follow at most so many steps of this task after the last fetch."""
     steps = max(1, int(steps))
     self._within = steps if self._within is None else min(self._within, steps)
 

@@ -99,7 +99,7 @@ class InputPositions(LifecycleHook):
       self._go_on(session, session.run(self._read))
 
   def before_run(self, run_context):
-    self.add(self._batches_of_run())  # here, since a hook before this one may save in its after_run
+    self.add(self._batches_of_run())  # here: a hook before this hook may save in its after_run
 
   def add(self, batches: int) -> None:
     """Counts batches that are about to be drawn. Any thread may call it."""
@@ -126,7 +126,7 @@ class InputPositions(LifecycleHook):
     self.batches, self.passes = 0, self.passes + 1
 
   def go_on(self) -> None:
-    """Notes that the end of the data was none: a new session has a position again."""
+    """Takes the end of the data back: a new session has a position again."""
     self._is_over, self._stored_batches = False, None
 
   def forget(self) -> None:
@@ -163,9 +163,9 @@ class InputPositions(LifecycleHook):
     header, _, position = stored.partition(b"\n")
     if not header:
       return
-    found = json.loads(header.decode())
-    batches, passes = found.pop("batches"), found.pop("passes", 0)
-    reason = self._difference(found)
+    key = json.loads(header.decode())
+    batches, passes = key.pop("batches"), key.pop("passes", 0)
+    reason = self._difference(key)
     if reason is None:
       try:
         self._positions.restore(session, position)
@@ -179,11 +179,11 @@ class InputPositions(LifecycleHook):
       _log.warning(
         "starts from the beginning of its data instead of batch %d: %s", batches + 1, reason)
 
-  def _difference(self, found: dict) -> Optional[str]:
-    if found == self._key:
+  def _difference(self, key: dict) -> Optional[str]:
+    if key == self._key:
       return None
-    names = [name for name in sorted(self._key) if found.get(name) != self._key[name]]
+    names = [name for name in sorted(self._key) if key.get(name) != self._key[name]]
     if names == ["digest"]:
       return "its input pipeline, or the files that it reads, have changed"
-    return ", ".join("%s was %s and is %s" % (name, found.get(name), self._key[name])
+    return ", ".join("%s was %s and is %s" % (name, key.get(name), self._key[name])
                      for name in names if name != "digest")

@@ -53,17 +53,17 @@ def remove_leftovers(checkpoint_dir: str) -> List[str]:
 
 def _find(checkpoint_dir) -> List[str]:
   names = [name.rstrip("/") for name in tf.gfile.ListDirectory(checkpoint_dir)]
-  found = [name for name in names if _TEMPORARY.match(name)]
-  found += [name for name in names if _FOLDER.match(name)
+  leftovers = [name for name in names if _TEMPORARY.match(name)]
+  leftovers += [name for name in names if _FOLDER.match(name)
             and _has_only_parts(os.path.join(checkpoint_dir, name))]
   latest = checkpoints.named_in(checkpoint_dir)
   for name in names:
     prefix = checkpoints.prefix_of_part(name)
-    # The latest one without index is a damage, which a warning names.
+    # The latest checkpoint without an index is damaged, which a warning says.
     if prefix and prefix + ".index" not in names and (
         latest is None or prefix != os.path.basename(latest)):
-      found.append(name)
-  return sorted(found)
+      leftovers.append(name)
+  return sorted(leftovers)
 
 
 def _has_only_parts(folder: str) -> bool:

@@ -1,4 +1,4 @@
-"""One saver and one restore, for training, recovery, evaluation, prediction and export.
+"""The saver and the restore, for training, recovery, evaluation, prediction and export.
 
 `make_saver` makes the saver of a job. `restore_checkpoint` restores the variables of a session with
 this saver or with any other `tf.train.Saver`:
@@ -23,15 +23,15 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import checkpoints
-from tf1ps.checkpoint.checkpoints import CheckpointError
+from tf1ps.checkpoint import checkpoints, global_step
+from tf1ps.checkpoint.directory import CheckpointError
 from tf1ps.compat import CONNECTION_ERRORS
 from tf1ps.graph import needed_ops
 
 _log = logging.getLogger("tf1ps")
 _AVERAGE = "/ExponentialMovingAverage"  # after a variable's name, as TensorFlow has it
 
-# A checkpoint of `tf.train.Checkpoint` has it. Its names are other ones: TensorFlow maps them.
+# A checkpoint of `tf.train.Checkpoint` has it. Its names differ: TensorFlow maps them.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
@@ -50,7 +50,7 @@ def make_saver(optional: Sequence[tf.Variable] = (), max_to_keep: Optional[int] 
 
   Args:
     optional: variables that a checkpoint may lack, such as those that older versions did not have.
-      A restore initialises the ones that the checkpoint lacks or has with another type or shape.
+      A restore initialises those that the checkpoint lacks or has with another type or shape.
     max_to_keep: the number of checkpoints that are kept; None or 0 keeps all.
     averages: moving averages of variables. A restore from a checkpoint without any initialises
       them, which gives them the restored values of their variables.
@@ -60,7 +60,7 @@ def make_saver(optional: Sequence[tf.Variable] = (), max_to_keep: Optional[int] 
 
 
 def make_saver_for(checkpoint: str) -> tf.train.Saver:
-  """Makes a saver that restores the default graph from one checkpoint, for use without training.
+  """Makes a saver that restores the default graph from a checkpoint, for use without training.
 
   The checkpoint may lack the global step. Where it has the moving average of a variable, and the
   graph keeps no moving averages, the variable gets its value.
@@ -68,7 +68,7 @@ def make_saver_for(checkpoint: str) -> tf.train.Saver:
   Raises CheckpointError if the checkpoint cannot be read. `checkpoint` is its path without the
   endings of its files.
   """
-  step = tf.train.get_global_step()
+  step = global_step.find_global_step()
   reader = checkpoints.open_checkpoint(checkpoint)
   is_there = step is None or reader.has_tensor(step.op.name)
   renamed = _renamed_to_averages(reader)
@@ -85,7 +85,7 @@ def moving_averages_here() -> List[tf.Variable]:
 
 
 def _name_of(variable: tf.Variable) -> str:
-  """Returns the name of a variable in checkpoints: shards of one have the name of the whole."""
+  """Returns the name of a variable in checkpoints: a shard has the name of the whole variable."""
   return variable.to_proto().save_slice_info_def.full_name or variable.op.name
 
 
@@ -93,21 +93,22 @@ def _renamed_to_averages(reader) -> List[str]:
   """Returns the names of the graph's variables whose moving averages a checkpoint has."""
   if moving_averages_here():
     return []  # the program has its own way with them
-  return sorted({_name_of(one) for one in tf.global_variables()
-                 if reader.has_tensor(_name_of(one) + _AVERAGE)})
+  return sorted({_name_of(variable) for variable in tf.global_variables()
+                 if reader.has_tensor(_name_of(variable) + _AVERAGE)})
 
 
 def _by_name(renamed: Sequence[str]) -> dict:
   """Returns what a saver restores, by the names in the checkpoint."""
-  found = {one.name: one for one in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)}
+  by_name = {
+    saveable.name: saveable for saveable in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)}
   for variable in tf.global_variables():
     name = _name_of(variable)
     key = name + _AVERAGE if name in renamed else name
     if name == variable.op.name:
-      found[key] = variable
+      by_name[key] = variable
     else:
-      found.setdefault(key, []).append(variable)
-  return found
+      by_name.setdefault(key, []).append(variable)
+  return by_name
 
 
 @functools.lru_cache(maxsize=None)  # once per directory
@@ -147,7 +148,7 @@ def restore_checkpoint(session: tf.Session, saver: tf.train.Saver, checkpoint: s
 
 def restore_latest(session: tf.Session, saver: tf.train.Saver,
                    checkpoint_dir: str) -> Optional[str]:
-  """Restores the latest checkpoint of a directory, or else the newest one that can be read.
+  """Restores the latest checkpoint of a directory, or else the newest that can be read.
 
   The checksums are compared while the values are restored: no checkpoint is read twice.
 
@@ -155,11 +156,12 @@ def restore_latest(session: tf.Session, saver: tf.train.Saver,
     The path of the restored checkpoint; None if the directory has none.
 
   Raises:
-    CheckpointError: no checkpoint can be read, or one that can does not fit.
+    CheckpointError: no checkpoint can be read, or a readable checkpoint does not fit.
     tf.errors.OpError: the connection to a ps was lost.
   """
   def restore(checkpoint):
     restore_checkpoint(session, saver, checkpoint)
+    checkpoints.warn_of_newer(checkpoint)
     return checkpoint
 
   return checkpoints.use_latest(checkpoint_dir, restore)
@@ -169,7 +171,7 @@ class _Saver(tf.train.Saver):
   """Saves all variables, and restores without some.
 
   Attributes:
-    required: the saver of the variables that a checkpoint must have; this one, if these are all.
+    required: the saver of the variables that a checkpoint must have; this saver, if these are all.
   """
 
   def __init__(self, optional, averages, **kwargs):
@@ -189,11 +191,12 @@ class _Saver(tf.train.Saver):
   def _without(self, left_out):
     names = {_name_of(variable) for variable in left_out}
     return self if not names else tf.train.Saver(
-      {name: one for name, one in self._by_name.items() if name not in names}, allow_empty=True)
+      {name: variable for name, variable in self._by_name.items() if name not in names},
+      allow_empty=True)
 
   def required_for(self, reader) -> tf.train.Saver:
-    """Returns the saver of what one checkpoint must have."""
-    has_averages = any(reader.has_tensor(_name_of(one)) for one in self._averages)
+    """Returns the saver of the variables that a checkpoint must have."""
+    has_averages = any(reader.has_tensor(_name_of(variable)) for variable in self._averages)
     return self.required if has_averages or self._others is None else self._others
 
   def say_unused(self, reader, checkpoint) -> None:
@@ -228,20 +231,22 @@ class _Saver(tf.train.Saver):
 
 
 def _restored_by(graph: tf.Graph, saver: tf.train.Saver) -> Dict[str, _Restored]:
-  """Returns the tensors that a saver restores, by their names in the checkpoint."""
   if not saver.saver_def:
     return {}  # it saves nothing
-  found, shapes = {}, {}
+  restored, shapes, names = {}, {}, {}
   for op in needed_ops([graph.get_operation_by_name(saver.saver_def.restore_op_name)]):
     if op.type == "RestoreV2":
+      outputs = op.outputs
+      names[op.name] = names_here = []  # read once: there is one such operation for all variables
       for index, (name, part) in enumerate(_names_and_parts(op)):
         sizes = [int(size) for size in part.split()[:-1]] if part else None
-        found[name] = _Restored(op.outputs[index].dtype, sizes)
+        restored[name] = _Restored(outputs[index].dtype, sizes)
+        names_here.append(name)
     elif op.type in ("Assign", "AssignVariableOp"):
-      shapes.update(_shape_of_assigned(op))
+      shapes.update(_shape_of_assigned(op, names))
   # A part of a partitioned variable is restored from the whole, whose shape the RestoreV2 has.
-  return {name: one if one.shape is not None else one._replace(shape=shapes.get(name))
-          for name, one in found.items()}
+  return {name: tensor if tensor.shape is not None else tensor._replace(shape=shapes.get(name))
+          for name, tensor in restored.items()}
 
 
 def _names_and_parts(op: tf.Operation):
@@ -249,19 +254,23 @@ def _names_and_parts(op: tf.Operation):
   return [(name.decode(), part.decode()) for name, part in zip(names, parts)]
 
 
-def _shape_of_assigned(op: tf.Operation) -> Dict[str, Optional[List[int]]]:
-  """Returns the shape of a variable that is assigned, by the name in the checkpoint."""
+def _shape_of_assigned(op: tf.Operation,
+                       names: Dict[str, List[str]]) -> Dict[str, Optional[List[int]]]:
+  """Returns the shape of a variable that is assigned, by the name in the checkpoint.
+
+  `names` are those that each RestoreV2 restores, by its own name.
+  """
   target, source = op.inputs[0], op.inputs[1]
   while source.op.type == "Identity":
     source = source.op.inputs[0]
-  if source.op.type != "RestoreV2":
+  if source.op.name not in names:
     return {}
   shape = target.shape
   if op.type == "AssignVariableOp":
     if target.op.type != "VarHandleOp":
       return {}
     shape = tf.TensorShape(target.op.get_attr("shape"))
-  name, _ = _names_and_parts(source.op)[source.value_index]
+  name = names[source.op.name][source.value_index]
   return {name: shape.as_list() if shape.is_fully_defined() else None}
 
 

@@ -8,19 +8,20 @@ machines share no directory.
 A save may fail: the disk is full, the directory has vanished or takes no files.
 
 1. The first save of a process fails with an error: training does not begin.
-2. A later one is a warning, and training goes on. It is tried again after a pause that doubles, up
-   to a minute. When `Timing.failed_saves_limit` seconds have passed since the first of the failed
-   saves, training ends with the error: all work since the last checkpoint is at risk.
+2. A later failure is a warning, and training goes on. The save is tried again after a pause that
+   doubles, up to a minute. When `Timing.failed_saves_limit` seconds have passed since the first of
+   the failed saves, training ends with the error: all work since the last checkpoint is at risk.
 3. The save of the end fails with an error.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import threading
 import time
-from typing import Dict, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -30,7 +31,7 @@ from tf1ps.compat import TIMING, error_line, temporary_path
 from tf1ps.graph import definition_without, large_constants
 
 _log = logging.getLogger("tf1ps")
-_LONGEST_PAUSE = 12  # times the first one
+_LONGEST_PAUSE = 12  # times the first pause
 # Of the connection to a ps, not of the disk: the session recovers.
 _OF_THE_CONNECTION = (tf.errors.AbortedError, tf.errors.CancelledError,
                       tf.errors.DeadlineExceededError, tf.errors.UnavailableError)
@@ -40,15 +41,22 @@ class _Failure(NamedTuple):
   """Saves that have failed one after the other."""
 
   since: float  # the time of the first, by the monotonic clock
-  pause: float  # seconds from the last one to the next try
+  pause: float  # seconds from the last failure to the next try
   next_at: float  # the time of that try
+
+
+class _Nans(NamedTuple):
+  """Trained variables of a device and a type, and which of them are NaN somewhere."""
+
+  names: List[str]
+  are_nan: tf.Tensor  # bool [names]
 
 
 class LastSave(NamedTuple):
   """The last checkpoint of a saver."""
 
   directory: str
-  step: int  # its global step; -1 before the first one
+  step: int  # its global step; -1 before the first save
   age: float  # seconds since it was saved
   count: int  # checkpoints that this process has saved
 
@@ -57,7 +65,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
   """Saves checkpoints. It is a hook of the chief.
 
   Attributes:
-    saved_step: the global step of the last checkpoint, or of the last one that was left out
+    saved_step: the global step of the last checkpoint, or of the last save that was left out
       because a trained variable was NaN; or None.
   """
 
@@ -70,7 +78,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     """Creates the hook.
 
     Args:
-      tracker: the tracker of the global step, a hook before this one.
+      tracker: the tracker of the global step, a hook before this hook.
       checkpoint_dir: the directory, which is created if it does not exist.
       scaffold: the scaffold whose saver saves.
       save_secs: seconds between two checkpoints, or None.
@@ -105,7 +113,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._lock = threading.Lock()
     self._hooks = hooks
     self.saved_step = None
-    self._nans: Dict[str, tf.Tensor] = {}
+    self._nans: List[_Nans] = []
     self._is_spoiled = False
     self._failure: Optional[_Failure] = None
     self._needs_global_step = needs_global_step
@@ -150,7 +158,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     if self.saved_step != self._tracker.value:
       self._adopt(self._tracker.value)
     if self.saved_step != self._tracker.value or self._listeners:
-      # Listeners count on this first one.
+      # Listeners count on this first save.
       self._save_and_tell(session, self._tracker.value, may_fail=not is_first)
     self._plan()
 
@@ -162,11 +170,11 @@ class CheckpointSaver(tf.train.SessionRunHook):
         self._save_graph_def = False  # each meta graph would contain them
         _log.warning(
           "%d MB of arrays are constants of the graph: checkpoints have no .meta file, and "
-          "graph.pbtxt and summaries leave the arrays out. tf1ps.pipeline.preloaded_batches keeps "
-          "arrays out of the graph", sum(large.values()) >> 20)
+          "graph.pbtxt and summaries leave the arrays out. A variable that a session loads, as in "
+          "examples/digits.py, keeps arrays out of the graph", sum(large.values()) >> 20)
 
   def _adopt(self, step):
-    """Adopts the checkpoints of earlier sessions, up to the one that this session began with.
+    """Adopts the checkpoints of earlier sessions, up to that from which this session began.
 
     Those behind it are damaged: the state file of the next save names them no longer.
     """
@@ -206,7 +214,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
       run_context.request_stop()
 
   def _save_and_tell(self, session, step, may_fail=False) -> bool:
-    """Saves between the calls of the listeners; returns whether one of them asks for the end."""
+    """Saves between the calls of the listeners; returns whether a listener asks for the end."""
     for listener in self._listeners:
       listener.before_save(session, step)
     try:
@@ -281,11 +289,16 @@ class CheckpointSaver(tf.train.SessionRunHook):
       _log.warning("checkpoint_dir %s has vanished with its checkpoints: it is made again",
                    self._directory)
       tf.gfile.MakeDirs(self._directory)
-    self._write_beside("%s-%d" % (self._prefix, step), self._make_beside())
+    named, saver = "%s-%d" % (self._prefix, step), self._scaffold.saver
+    texts = self._make_beside()
+    self._write_beside(named, texts)
     # With a meta graph for tf.train.import_meta_graph, as TensorFlow's hook writes it.
-    return self._scaffold.saver.save(
+    path = saver.save(
       session, self._prefix, global_step=step if self._tracker.has_step else None,
       write_meta_graph=self._save_graph_def)
+    self._remove_beside(named, texts)
+    # Agents often have a saver of their own, whose `save` returns nothing.
+    return path or (saver.last_checkpoints or [named])[-1]
 
   def _note_failure(self, error):
     """Plans the next try after a failed save, or raises the error when the limit has passed."""
@@ -303,8 +316,10 @@ class CheckpointSaver(tf.train.SessionRunHook):
 
   def _spoiled_by(self, session) -> str:
     """Returns which trained variables are NaN, as a sentence; "" if none is."""
-    found = [name for name, is_nan in session.run(self._nans).items() if is_nan]
-    return "the trained variable %s has values that are no numbers" % found[0] if found else ""
+    for nans, are_nan in zip(self._nans, session.run([nans.are_nan for nans in self._nans])):
+      for name in itertools.compress(nans.names, are_nan):
+        return "the trained variable %s has values that are no numbers" % name
+    return ""
 
   def _make_beside(self):
     return {suffix: text for hook in self._hooks
@@ -314,17 +329,32 @@ class CheckpointSaver(tf.train.SessionRunHook):
     for suffix, text in texts.items():
       with tf.gfile.GFile(path + suffix, "w") as file:
         file.write(text)
+
+  def _remove_beside(self, path, suffixes):
+    """Removes the texts of the checkpoints that the saver has deleted."""
+    for suffix in suffixes:
       for old in tf.gfile.Glob(self._prefix + "-*" + suffix):
         if old != path + suffix and not checkpoints.checkpoint_exists(old[:-len(suffix)]):
           tf.gfile.Remove(old)
 
 
-def _find_nans() -> Dict[str, tf.Tensor]:
-  """Returns for each trained variable whether it is NaN somewhere: name to bool []."""
-  found = {}
-  for variable in tf.trainable_variables():
-    if variable.dtype.base_dtype.is_floating:
-      with tf.device(variable.device), tf.control_dependencies(None):
-        # The sum needs no memory, unlike is_nan of a large variable.
-        found[variable.op.name] = tf.is_nan(tf.reduce_sum(variable.read_value()))
-  return found
+def _find_nans() -> List[_Nans]:
+  """Adds to the default graph what finds the trained variables that are NaN somewhere."""
+  names: Dict[tuple, List[str]] = {}
+  sums: Dict[tuple, List[tf.Tensor]] = {}
+  with tf.control_dependencies(None):
+    for variable in tf.trainable_variables():
+      dtype = variable.dtype.base_dtype
+      if not dtype.is_floating:
+        continue
+      with tf.device(variable.device):
+        # A sum of squares is NaN only if an element is. It needs no memory, unlike is_nan of a
+        # large variable, and a single operation.
+        total = tf.nn.l2_loss(variable.read_value())
+      names.setdefault((variable.device, dtype), []).append(variable.op.name)
+      sums.setdefault((variable.device, dtype), []).append(total)
+    nans = []
+    for (device, dtype), own in names.items():
+      with tf.device(device):
+        nans.append(_Nans(own, tf.is_nan(tf.stack(sums[device, dtype]))))
+  return nans

@@ -10,7 +10,7 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "calls": ["main", "run_local"],
   "errors": ["UsageError"],
+  "from_python": ["main", "run_local"],
   "results": ["JobResult", "LocalJobError"],
 })

@@ -6,8 +6,8 @@ the order matters:
 1. `run` parses our flags and refuses bad values. It ignores flags that it does not know yet.
 2. It sets the environment: quiet, and without GPUs for a task that shall see none.
 3. It takes the defaults that the user's program brings (program_flags.py). It imports the program,
-   which defines its own flags, and refuses one whose name another program of tf1ps takes. It
-   answers `--help`.
+   which defines its own flags. It refuses a flag of the program that a program of tf1ps has, too.
+   It answers `--help`.
 4. It parses the whole command line and refuses unknown flags.
 5. It calls the program's main. An error becomes one line (see errors.py), and exit code 1. A signal
    ends the main thread, from 1 on.
@@ -15,6 +15,9 @@ the order matters:
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import difflib
 import importlib.util
 import logging
 import os
@@ -23,17 +26,17 @@ from typing import Callable, List
 
 from absl import flags
 
-from tf1ps import version
+from tf1ps import links, runner, version
 from tf1ps.cli import command_line, errors, program_flags
 from tf1ps.cli import flags as flags_lib
 from tf1ps.cli import help as help_lib
 from tf1ps.cli import links as links_lib
-from tf1ps.cluster import SignalWatch, raise_exit
+from tf1ps.cluster import ExitWatch
 from tf1ps.compat import (
+  ENDED_BY_SIGNAL,
   EXIT_FAILED,
   EXIT_REFUSED,
   LINE_TIME,
-  TIMING,
   JsonStream,
   guard_streams,
   held_back,
@@ -42,40 +45,46 @@ from tf1ps.compat import (
   signal_exit_code,
   use_json_lines,
 )
-from tf1ps.training import GPU_NONE, LOG_JSON, TABLE
+from tf1ps.program import check_source, file_of
+from tf1ps.training import GPU_NONE, LOG_JSON, OLD_FLAGS, TABLE
 
 _TASKS = ("worker", "ps", "evaluator", "task")
-# Those that never import a user's program, or only to find its flags, as tf1ps-tune does: a program
-# may define a flag that only they have.
+# These never import a user's program, or only to find its flags, as tf1ps-tune does: a program may
+# define a flag that only they have.
 _WITHOUT_PROGRAM = {"reset", "ssh", "status", "top", "tune"}
 
-_HELP = {"--help", "-h", "-help", "--helpfull", "--helpshort"}
+_ONE_RESULT = ("status", "tune")
+
+_HELP = {*command_line.HELP, *command_line.HELP_ALL}
 
 FLAGS = flags.FLAGS
 UsageError = errors.UsageError
 
 
 def run(program_name: str, summary: str, argv: List[str], main: Callable[[object], int],
-        needs_program: bool = True, lazy: bool = False, takes_names: bool = False,
+        check: Callable[[], None] = lambda: None, needs_program: bool = True, lazy: bool = False,
+        takes_names: bool = False,
         on_failure: Callable[[BaseException, str], None] = lambda error, text: None,
         launched: bool = False) -> int:
   """Runs a program.
 
   Args:
-    program_name: one of `PROGRAMS`, such as "worker".
-    summary: its task, for --help.
-    argv: the arguments after the name.
+    program_name: a key of `PROGRAMS`, such as "worker".
+    summary: the task of tf1ps-NAME, for --help.
+    argv: the arguments after the name. An argument without a dash, the path or module of the
+      user's program, becomes --program=NAME in this list.
     main: gets the user's `Program`, or None; with `takes_names` it gets the names. It returns the
       exit code.
+    check: raises an error for wrong flags, before the import of the user's program and TensorFlow.
     needs_program: whether --program must be given.
-    lazy: whether the user's program is imported only if there are flags that are not ours.
+    lazy: whether the user's program is imported only if the command line has a flag of its own.
     takes_names: whether the arguments that are not flags are names. Such a program has no
       --program.
     on_failure: called with the error that ends the program, and with its line.
     launched: whether a launcher started this task.
 
   Returns:
-    The exit code; for a launcher EXIT_REFUSED after an error that comes again.
+    The exit code. A launcher gets EXIT_REFUSED after an error that another start would meet, too.
   """
   name = "tf1ps-" + program_name
   guard_streams()
@@ -83,51 +92,56 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     print("%s %s" % (name, version.__version__))
     return 0
   prepare_output(program_name, argv)
-  program, signals, calls_main = None, [], False
-
-  def leave(number, frame):
-    signals.append(number)
-    raise_exit(number, frame)
-
+  program, calls_main = None, False
+  # Process 1 of a container has no default action for signals, and would ignore them until `main`.
+  watch = ExitWatch()
   try:
     folder = links_lib.find_folder(argv) if program_name in links_lib.PROGRAMS else ""
     if folder:
-      links_lib.begin(program_name, folder)  # while there is one thread
-    # Process 1 of a container has no default action for a signal: it would ignore it meanwhile.
-    with SignalWatch(lambda signum: None, TIMING.force_exit_limit, handler=leave):
+      links_lib.begin(program_name, folder)  # before there are threads
+    with watch:
       flags_lib.define(program_name)
       if takes_names:
         FLAGS.set_gnu_getopt()
+      else:
+        argv[:] = command_line.name_program(argv, program_name)
       wants_help = bool(_HELP.intersection(argv))
       others = _parse_ours(name, argv, wants_help)
       path = not takes_names and FLAGS["program"].value
       quiet_environment(FLAGS["verbosity"].value)
       if path and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # --program=NAME is found here, as by `python -m NAME`
+        sys.path.append(os.getcwd())  # as `python -m NAME` finds a module
+      if path:
+        check_source(path)
       defaults = program_flags.read(path) if path else program_flags.NONE
-      program_flags.set_defaults(
-        program_flags.without_given(defaults, is_given), FLAGS)
+      program_flags.set_defaults(program_flags.without_given(defaults, is_given), FLAGS)
       verbosity = FLAGS["verbosity"].value
       quiet_environment(verbosity)
       if "gpu_memory" in FLAGS and FLAGS["gpu_memory"].value == GPU_NONE:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-      FLAGS.unparse_flags()  # until the program's are there
+      if path and not wants_help:
+        if others:
+          _refuse_misspelt(name, path, others)
+        check()
+      FLAGS.unparse_flags()  # until the program has defined its own
       if path and (not lazy or wants_help or others or defaults.others or not _is_there(path)):
-        program = _load(path, verbosity)
+        program = load(path, verbosity)
         program_flags.set_other_defaults(defaults, FLAGS)
       if wants_help:
-        print(help_lib.text(program_name, summary, program.module.__name__ if program else None))
+        print(help_lib.text(program_name, summary, program.module.__name__ if program else None,
+                            shows_all=not set(argv).isdisjoint(command_line.HELP_ALL)))
         return 0
       names = _parse(name, argv, takes_names)
       calls_main = True
       if takes_names:
         return main(names)
       if needs_program and not path:
-        raise UsageError("--program is missing: a module's name or the path of a .py file")
+        raise UsageError(
+          "the program is missing: a module's name or the path of a .py file, as in "
+          "`%s digits.py`" % name)
       return main(program)
   except (Exception, SystemExit, KeyboardInterrupt) as error:
-    # C++ on the way to here, or the program, may have made another error of a signal's.
-    caught = SystemExit(signal_exit_code(signals[0])) if signals else error
+    caught = error if watch.number is None else SystemExit(signal_exit_code(watch.number))
     code = _fail(name, caught, program, on_failure)
     is_refused = code == EXIT_FAILED and (not calls_main or isinstance(caught, UsageError))
     return EXIT_REFUSED if launched and is_refused else code
@@ -151,7 +165,7 @@ def refuse(program_name: str, error: BaseException) -> int:
 
 
 def is_given(name: str) -> bool:
-  """Whether the command line has one of our flags."""
+  """Whether the command line has any of our flags."""
   return name in FLAGS and bool(FLAGS[name].present)
 
 
@@ -180,7 +194,7 @@ def open_devices(config=None) -> None:
 
 def leave(code: int) -> None:
   """Ends the process at once, without waiting for a server's threads or an open session."""
-  links_lib.deliver()
+  links.deliver()  # the end of this process ends its sidecar, too
   sys.stdout.flush()
   sys.stderr.flush()
   logging.shutdown()
@@ -200,7 +214,7 @@ def _fail(name: str, error: BaseException, program, on_failure) -> int:
   """Prints why a program fails; returns the exit code."""
   signum = errors.signal_of(error)
   if signum is not None:
-    text, code = "ended by signal %d" % signum, signal_exit_code(signum)
+    text, code = ENDED_BY_SIGNAL + str(signum), signal_exit_code(signum)
   else:
     shown = errors.show_traceback(error, program, always=is_verbose())
     text, code = errors.line(error, program) if shown else str(error), EXIT_FAILED
@@ -209,7 +223,8 @@ def _fail(name: str, error: BaseException, program, on_failure) -> int:
   return code
 
 
-def _load(path: str, verbosity: str):
+def load(path: str, verbosity: str):
+  """Imports TensorFlow and the user's program; returns the `Program`."""
   with held_back(verbosity):
     import tensorflow.compat.v1 as unused_tf  # noqa: F401  before the program does, without messages
   from tf1ps.program import load_program
@@ -223,13 +238,35 @@ def _load(path: str, verbosity: str):
   return program
 
 
+def _refuse_misspelt(name: str, path: str, others: List[str]) -> None:
+  """Refuses a flag that is nearly a flag of ours, and that no file of the program has as a text.
+
+  Any other flag may be the program's: only its import, with TensorFlow's, shows what it defines.
+  """
+  own = runner.OwnFlags()
+
+  def parse(file):
+    with contextlib.suppress(OSError, SyntaxError, ValueError), open(file, "rb") as source:
+      tree = ast.parse(source.read())
+      own.look(tree)
+      return tree
+
+  runner.find_own_files([file_of(path) or path], parse)
+  for text in others:
+    flag = text.lstrip("-").partition("=")[0]
+    near = difflib.get_close_matches(flag, [*own.texts, *FLAGS], n=1, cutoff=0.8)
+    if text.startswith("-") and not own.texts.intersection([flag, flag[len("no"):]]) and (
+        flag in OLD_FLAGS or near and near[0] in FLAGS):
+      raise UsageError(errors.no_such_flag(flag, FLAGS, name))
+
+
 def _refuse_flag(name: str) -> None:
   """Refuses a flag of the user's program that a program of tf1ps has.
 
   absl refuses only a flag of the running program, and neither --log_dir nor --verbosity.
   """
-  theirs, = (module for module, made in FLAGS.flags_by_module_dict().items()
-             if any(flag is FLAGS[name] for flag in made))
+  theirs, = (module for module, defined in FLAGS.flags_by_module_dict().items()
+             if any(flag is FLAGS[name] for flag in defined))
   ours = next(option.programs[0] for option in TABLE if option.name == name)
   raise UsageError("the flag '%s' is defined twice: by tf1ps-%s and in %s. Rename that of the "
                    "program." % (name, ours, getattr(sys.modules.get(theirs), "__file__", theirs)))
@@ -266,7 +303,7 @@ def _parse(name: str, argv: List[str], takes_names: bool) -> List[str]:
 
 
 class _TaskFormatter(logging.Formatter):
-  """Puts the time of day before a message of one line; a table stays in line with itself."""
+  """Puts the time of day before a message of one line; the columns of a table stay in line."""
 
   def __init__(self):
     super().__init__("%(asctime)s %(message)s", LINE_TIME)
@@ -279,15 +316,15 @@ class _TaskFormatter(logging.Formatter):
 
 
 def _use_log_format(program_name: str, argv: List[str]) -> None:
-  """Has the output be JSON if the flags ask for it: before they are parsed, which may fail."""
-  def find(name, default):
-    value = command_line.find_value(argv, name)
-    return default if value is None else value
+  """Makes the output JSON if the flags ask for it: before they are parsed, which may fail.
 
-  if command_line.find_value(argv, "log_format") == LOG_JSON:
+  The result of tf1ps-status and tf1ps-tune is a single object already.
+  """
+  if program_name not in _ONE_RESULT and command_line.find_value(argv, "log_format") == LOG_JSON:
     task = "tf1ps-" + program_name
     if program_name in _TASKS and program_name != "task":
-      task = "%s %s" % (find("job_name", program_name), find("task_index", "0"))
+      task = "%s %s" % (command_line.find_value(argv, "job_name") or program_name,
+                        command_line.find_value(argv, "task_index") or "0")
     use_json_lines(task)
 
 

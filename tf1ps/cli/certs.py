@@ -19,11 +19,11 @@ def run(argv: List[str]) -> int:
     return error.code or 0
   groups = [request.hosts] if request.one else [[host] for host in request.hosts]
   try:
-    made = links.make_certificates(request.dir, groups, request.days)
+    folders = links.make_certificates(request.dir, groups, request.days)
   except links.AuthorityError as error:
     print("%s: %s" % (_NAME, error), file=sys.stderr)
     return 1
-  for folder, hosts in zip(made, groups):
+  for folder, hosts in zip(folders, groups):
     print("--tls_dir=%s for %s, valid for %g days" % (folder, ", ".join(hosts), request.days))
   print("%s/authority has the key of the authority: keep it away from the job's machines. Whoever "
         "has it can join the job." % request.dir)
@@ -39,19 +39,10 @@ def _parse(argv):
   parser.add_argument("hosts", nargs="+", metavar="HOST",
                       help="a name or an IP address, as the cluster has it, without the port")
   parser.add_argument("--dir", required=True,
-                      help="the folder of the authority and of DIR/HOST, one for each certificate")
+                      help="the folder of the authority and of DIR/HOST, a folder per certificate")
   parser.add_argument("--one", action="store_true",
                       help="make one certificate that names all hosts, in the folder of the first")
   parser.add_argument("--days", type=float, default=365.0,
                       help="how long the certificates are valid (default: 365)")
   parser.add_argument("--version", action="version", version="%s %s" % (_NAME, version.__version__))
   return parser.parse_args(argv)
-
-
-def main() -> None:
-  """The console script."""
-  sys.exit(run(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-  main()

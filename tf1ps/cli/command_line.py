@@ -4,20 +4,63 @@ from __future__ import annotations
 
 from typing import List, Optional, Sequence
 
+from tf1ps.cli import errors
 from tf1ps.training import of_program
+
+HELP = ("--help", "-h", "-help", "--helpshort")
+HELP_ALL = ("--help=all", "--helpfull")
+
+
+def name_program(argv: Sequence[str], program: str) -> List[str]:
+  """Makes the argument without a dash, the program's path or module, the value of --program.
+
+  A flag that is not ours takes the next argument as its value, unless that begins with a dash: the
+  user's program alone knows which flags have values. So a program stands in front of such flags, or
+  they have a "=".
+
+  Args:
+    argv: the arguments.
+    program: a name in `PROGRAMS` whose program has --program, such as "worker".
+
+  Returns:
+    The arguments, --program first: a flag that is not ours ends the first look at a command line.
+
+  Raises:
+    UsageError: two arguments name the program.
+  """
+  is_boolean = {option.name: option.parse is bool for option in of_program(program)}
+  flags, others, position = [], [], 0
+  while position < len(argv) and argv[position] != "--":
+    text, width = argv[position], 1
+    name, has_value, value = text.lstrip("-").partition("=")
+    if name.startswith("no") and is_boolean.get(name[len("no"):]):
+      name = name[len("no"):]
+    if not text.startswith("-"):
+      others.append(position)
+    elif not has_value and text not in HELP and not is_boolean.get(name):
+      value = "".join(argv[position + 1:position + 2])
+      width = 1 if name not in is_boolean and value.startswith("-") else 2
+    if name == "program" and text.startswith("-"):
+      flags.append("--program=" + value)
+    position += width
+  if others and len(others + flags) > 1:
+    raise errors.UsageError("%r and %s both name a program: leave one out" % (
+      argv[others[0]], flags[0] if flags else repr(argv[others[1]])))
+  return [*("--program=" + argv[position] for position in others),
+          *(text for position, text in enumerate(argv) if position not in others)]
 
 
 def find_value(argv: Sequence[str], name: str) -> Optional[str]:
   """Returns the text of a flag on a command line that is not parsed yet; None without the flag.
 
-  The last one counts, as for absl.
+  The last of several counts, as for absl.
   """
-  found = None
+  last = None
   for position, text in enumerate(argv):
     given, has_value, value = text.lstrip("-").partition("=")
     if text.startswith("-") and given == name:
-      found = value if has_value else "".join(argv[position + 1:position + 2])
-  return found
+      last = value if has_value else "".join(argv[position + 1:position + 2])
+  return last
 
 
 def without_others(argv, program) -> List[str]:

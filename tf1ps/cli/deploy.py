@@ -45,13 +45,14 @@ def run(argv: List[str]) -> int:
     values = {name: value for name, value in vars(given).items() if name in deploy.Request._fields}
     request = deploy.Request(flags=tuple(flags), **values)
     files = deploy.render(request)
-    paths = deploy.write(files, given.output_dir, given.force)
+    folder = given.output_dir or "deploy/" + given.target
+    paths = deploy.write(files, folder, given.force)
   except deploy.DeployError as error:
     print("%s: %s" % (_NAME, error), file=sys.stderr)
     return EXIT_FAILED
   for path in paths:
     print("wrote " + path)
-  words = {"folder": shlex.quote(given.output_dir), "first": shlex.quote(paths[0]),
+  words = {"folder": shlex.quote(folder), "first": shlex.quote(paths[0]),
            "image": request.image,
            "program": " and " + request.program if request.is_file else ""}
   for line in _NEXT[request.target]:
@@ -62,16 +63,16 @@ def run(argv: List[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog=_NAME, allow_abbrev=False,
-    description="Writes the files that start a job under a scheduler. docs/deploying.md takes a "
-                "job to each of them.")
+    description="Writes the files that start a job under a scheduler. `tf1ps docs deploying` "
+                "takes a job to each of them.")
   parser.add_argument("--version", action="version", version="%s %s" % (_NAME, version.__version__))
   commands = parser.add_subparsers(dest="command", metavar="render")
   commands.required = True
   render = commands.add_parser(
     "render", allow_abbrev=False, help="write the files of a job from templates",
     usage="%s render --to=TARGET --program=PROGRAM [flags] [-- flags of the program]" % _NAME,
-    description="Writes the files of a job. Each value is checked first, and no file is written if "
-                "one is wrong. The flags after -- go to every task.")
+    description="Writes the files of a job. It checks all values first, and writes no file if a "
+                "value is wrong. The flags after -- go to every task.")
   add = render.add_argument
   add("--to", required=True, dest="target", choices=deploy.TARGETS, metavar="TARGET",
       help="one of %s" % ", ".join(deploy.TARGETS))
@@ -91,14 +92,13 @@ def _parser() -> argparse.ArgumentParser:
   add("--cpus", metavar="N", help="processors of each task")
   add("--memory", metavar="SIZE", help="memory of each task, such as 4Gi")
   add("--gpus", type=int, default=0, metavar="N", help="GPUs of each worker")
-  add("--output_dir", default="deploy", metavar="DIR", help="the folder of the files (default: "
-      "deploy)")
+  add("--output_dir", metavar="DIR", help="the folder of the files (default: deploy/TARGET)")
   add("--force", action="store_true", help="replace files that are there")
   return parser
 
 
 def _check_values(flags: List[str]) -> None:
-  """Refuses a bad value of a flag that tf1ps knows; those of the program are its own matter."""
+  """Refuses a bad value of a flag of tf1ps; the program checks its own flags."""
   options = {option.name: option for option in of_program("task")}
   for text in flags:
     name, has_value, value = text.partition("=")
@@ -114,12 +114,3 @@ def _check_values(flags: List[str]) -> None:
       problem = str(error) if option.parse not in (int, float) else "must be a number"
     if problem:
       raise deploy.DeployError("--%s=%s after --: it %s" % (option.name, value, problem))
-
-
-def main() -> None:
-  """The console script."""
-  sys.exit(run(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-  main()

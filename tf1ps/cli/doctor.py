@@ -1,6 +1,6 @@
 """tf1ps-doctor: reads TensorFlow 1 programs, runs nothing, and lists what fails on today's.
 
-Exit codes: 0, nothing was found; 1, there are findings; 2, a file could not be read, or the command
+Exit codes: 0, no findings; 1, findings; 2, a file could not be read, or the command
 line is wrong.
 """
 
@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import functools
 import os
-import signal
 import sys
 import tokenize
-from typing import Callable, Iterator, List, NamedTuple, Tuple
+from typing import Iterator, List, NamedTuple, Tuple
 
 from tf1ps import doctor, runner, version
 from tf1ps.cli import doctor_report
+from tf1ps.compat import near_path
 
 _NAME = "tf1ps-doctor"
 _EXIT_FOUND, _EXIT_UNREADABLE = 1, 2
 
 
 class _Source(NamedTuple):
-  """A file that was read."""
-
-  program: doctor.Program
+  program: doctor.SourceFile
   encoding: str
 
 
@@ -34,14 +33,16 @@ def run(argv: List[str]) -> int:
     request = _parse(argv)
   except SystemExit as error:  # --help, or a wrong flag, of which argparse has printed the error
     return error.code or 0
-  findings, errors, files, is_changed, mend = [], [], 0, False, _Mender()
-  for path in (file for each in request.paths for file in _files(each)):
+  findings, errors, files, is_changed = [], [], 0, False
+  is_alone = request.diff or request.fix  # changes go into the named files, and no others
+  for path in dict.fromkeys(file for given in request.paths for file in (
+      _files(given) if is_alone or os.path.isdir(given) else _with_imports(given))):
     try:
-      source = _read(path, mend)
-      if request.diff or request.fix:
+      source = _read(path)
+      if is_alone:
         is_changed |= _fix(source, request.fix)
       if request.fix:
-        source = _read(path, mend)
+        source = _read(path)
     except doctor.UnreadableError as error:
       errors.append(str(error))
       continue
@@ -52,8 +53,8 @@ def run(argv: List[str]) -> int:
     print(report)
   for error in errors:
     print("%s: %s" % (_NAME, error), file=sys.stderr)
-  is_found = is_changed if request.diff else findings
-  return _EXIT_UNREADABLE if errors else _EXIT_FOUND if is_found else 0
+  has_findings = is_changed if request.diff else findings
+  return _EXIT_UNREADABLE if errors else _EXIT_FOUND if has_findings else 0
 
 
 def _parse(argv: List[str]) -> argparse.Namespace:
@@ -62,8 +63,7 @@ def _parse(argv: List[str]) -> argparse.Namespace:
     description="Reads TensorFlow 1 programs, runs nothing, and lists what fails on today's "
                 "TensorFlow or with several tasks. Exit codes: 0, nothing was found; 1, there are "
                 "findings; 2, a file could not be read.")
-  parser.add_argument("paths", nargs="+", metavar="FILE|DIR",
-                      help="a program, or a folder of them")
+  parser.add_argument("paths", nargs="+", metavar="FILE|DIR", help="a program, or a folder of them")
   parser.add_argument("--format", choices=sorted(doctor_report.FORMATS), default="text",
                       help="how findings are printed (default: text)")
   parser.add_argument("--diff", action="store_true",
@@ -74,26 +74,23 @@ def _parse(argv: List[str]) -> argparse.Namespace:
   parser.add_argument("--version", action="version", version="%s %s" % (_NAME, version.__version__))
   request = parser.parse_args(argv)
   if request.diff and request.fix:
-    parser.error("--diff shows what --fix changes: give one of them")
+    parser.error("--diff shows what --fix changes: leave one out")
   if (request.diff or request.fix) and request.format != "text":
     parser.error("--diff and --fix print text: leave --format=%s out" % request.format)
   return request
 
 
-def _read(path: str, mend: Callable) -> _Source:
-  """Reads a program.
-
-  Raises:
-    UnreadableError: with the path and the reason.
-  """
+def _read(path: str) -> _Source:
+  """Reads a program; raises UnreadableError with the path and the reason."""
   try:
     with open(path, "rb") as file:
       encoding, _ = tokenize.detect_encoding(file.readline)
     with open(path, encoding=encoding, newline="") as file:  # lines keep their ends
-      return _Source(doctor.read_program(path, file.read(), mend), encoding)
+      return _Source(doctor.read_program(path, file.read(), _convert), encoding)
   except (OSError, SyntaxError, UnicodeDecodeError) as error:
     raise doctor.UnreadableError(
-      "%s: %s" % (path, getattr(error, "strerror", None) or error)) from error
+      "%s: %s%s" % (path, getattr(error, "strerror", None) or error,
+                    near_path(path) if isinstance(error, FileNotFoundError) else "")) from error
   except runner.MissingLibraryError as error:
     raise doctor.UnreadableError(
       "%s: it is not Python 3. If it is Python 2, the library fissix reads it: "
@@ -101,7 +98,7 @@ def _read(path: str, mend: Callable) -> _Source:
 
 
 def _files(path: str) -> Iterator[str]:
-  """Yields the Python files of a folder, without hidden folders and environments; or the path."""
+  """Yields the path of a file, or the Python files of a folder outside of environments."""
   if not os.path.isdir(path):
     yield _plain(path)
     return
@@ -113,25 +110,42 @@ def _files(path: str) -> Iterator[str]:
         yield _plain(os.path.join(folder, name))
 
 
+def _with_imports(path: str) -> List[str]:
+  """Returns a file and the own files that it imports, directly or by other files."""
+  def parse(name):
+    try:
+      return _read(name).program.tree
+    except doctor.UnreadableError:
+      return None
+
+  before = list(sys.path)
+  sys.path[:1] = [os.path.dirname(os.path.abspath(path))]  # as when Python runs the file
+  try:
+    files = runner.find_own_files([os.path.abspath(path)], parse)
+  finally:
+    sys.path[:] = before
+  is_absolute = os.path.isabs(path)
+  return [_plain(path)] + [name if is_absolute else os.path.relpath(name) for name in files[1:]]
+
+
 def _plain(path: str) -> str:
-  """Returns a path without "./" and "//"; one with ".." stays, because of symbolic links."""
+  """Returns a path without "./" and "//"; a path with ".." stays, because of symbolic links."""
   return path if os.pardir in path.split(os.sep) else os.path.normpath(path)
 
 
-class _Mender:
-  """Mends Python 2; see `doctor.read_program`."""
+@functools.lru_cache(None)
+def _python2() -> runner.Python2:
+  return runner.Python2()
 
-  def __init__(self):
-    self._python2 = None
 
-  def __call__(self, text: str) -> Tuple[str, List[int]]:
-    self._python2 = self._python2 or runner.Python2()
-    mended = self._python2.mend(text)
-    return mended.text, mended.lines
+def _convert(text: str) -> Tuple[str, List[int]]:
+  """Converts Python 2; see `doctor.read_program`."""
+  fixed = _python2().convert(text)
+  return fixed.text, fixed.lines
 
 
 def _fix(source: _Source, is_written: bool) -> bool:
-  """Prints the mechanical changes, and writes them on request; returns whether there are any."""
+  """Prints the changes to a file, and writes them on request; returns whether there are any."""
   program = source.program
   new = doctor.fix(program, runner.replace_imports)
   if new == program.text:
@@ -146,18 +160,5 @@ def _fix(source: _Source, is_written: bool) -> bool:
 
 
 def _lines(text: str) -> List[str]:
-  """Returns the lines for a diff, each with one end of line."""
+  """Returns the lines for a diff, each with a newline."""
   return [line + "\n" for line in text.replace("\r\n", "\n").rstrip("\n").split("\n")]
-
-
-def main() -> None:
-  """The console script. It ends quietly by SIGPIPE when its reader goes: `| head`.
-
-  Streams that drop text (see compat/streams.py) would lose findings while `| less` rests.
-  """
-  signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-  sys.exit(run(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-  main()

@@ -1,7 +1,7 @@
 """Reports the error that ends a program.
 
-An error that tf1ps raises names the wrong value, so one line is enough. An error from the user's
-code, or one that nobody expected, needs its traceback as well: that of the user's code, if the
+An error that tf1ps raises names the wrong value, so a line is enough. An error from the user's
+code, or an error that nobody expected, also needs its traceback: only the user's lines, if the
 error came from there.
 """
 
@@ -15,14 +15,14 @@ import signal
 import traceback
 from typing import Iterable, Optional
 
-from tf1ps.compat import Error, error_line, is_installed_file
+from tf1ps.compat import Error, error_line, is_installed_file, near_path
 from tf1ps.training import OLD_FLAGS
 
-# The types that tf1ps and its libraries raise for wrong values; their text names the value.
+# The types of errors for wrong values in tf1ps and its libraries; their text names the value.
 _EXPECTED = (ValueError, RuntimeError, OSError)
 _TF1PS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _FOLDED = "  (--verbosity=info shows the frames of TensorFlow and tf1ps as well)\n"
-# What to look at, for texts of Python and TensorFlow.
+# Hints for texts of Python and TensorFlow.
 _HINTS = (
   (r"Field \d+ in record \d+ is not a valid",
    "If the file begins with a header, skip its line, as with header_lines=1"),
@@ -37,11 +37,11 @@ _HINTS = (
 
 
 class UsageError(Error, ValueError):
-  """A command line, or a call, that cannot be right."""
+  """A command line, or a call, is wrong."""
 
 
 def no_such_flag(name: str, known: Iterable[str], program: str) -> str:
-  """The text for a flag that a program does not have.
+  """Returns the text for a flag that a program lacks.
 
   Args:
     name: the flag, without dashes.
@@ -50,14 +50,16 @@ def no_such_flag(name: str, known: Iterable[str], program: str) -> str:
   """
   advice = OLD_FLAGS.get(name, OLD_FLAGS.get(name[len("no"):]))
   if advice:
-    return "there is no flag --%s since 0.2: %s (see %s --help)" % (name, advice, program)
+    return "--%s is not a flag any more: %s (see %s --help)" % (name, advice, program)
   near = difflib.get_close_matches(name, list(known), n=1)
-  return "there is no flag --%s%s (see %s --help)" % (
+  return "--%s is not a flag%s (see %s --help)" % (
     name, "; did you mean --%s?" % near[0] if near else "", program)
 
 
 def show_traceback(error: BaseException, program, always: bool = False) -> bool:
-  """Prints the traceback of an error, unless one line is enough.
+  """Prints the traceback of an error, unless a line is enough.
+
+  The caller prints the `line` of the error below, so a folded traceback ends without the reason.
 
   Args:
     error: the caught error.
@@ -73,11 +75,10 @@ def show_traceback(error: BaseException, program, always: bool = False) -> bool:
     return False
   own = _own_frames(error, program)
   if own and not always:
-    text = ["Traceback (most recent call last):\n", *traceback.format_list(own), _FOLDED,
-            "%s: %s" % (type(error).__name__, error_line(error))]
+    text = ["Traceback (most recent call last):\n", *traceback.format_list(own), _FOLDED]
   elif hasattr(error, "node_def") and program is not None and not always:
-    # An operation of a dataset's function, for one. No frame shows the function's place.
-    text = ["A step failed.\n", _FOLDED, "%s: %s" % (type(error).__name__, error_line(error))]
+    # For example an operation of a dataset's function. No frame shows the function's place.
+    text = ["A step failed.", _FOLDED]
   else:
     text = traceback.format_exception(type(error), error, error.__traceback__)
   logging.getLogger("tf1ps").error("%s", "".join(text).rstrip())
@@ -97,8 +98,8 @@ def came_through(error: BaseException, program) -> bool:
 def comes_again(error: BaseException, program) -> bool:
   """Whether an error before the first step would end another start as well.
 
-  It would if the error came from the user's code or from a value. A file, a server or another task
-  may be there the next time.
+  It does if the error came from the user's code or from a value. A missing file, server or task may
+  be there the next time.
   """
   passes = isinstance(error, (OSError, RuntimeError, MemoryError)) or hasattr(error, "error_code")
   return not passes or came_through(error, program)
@@ -113,7 +114,7 @@ def _own_frames(error, program) -> list:
   # TensorFlow 1.15 gives tuples.
   made_at = [traceback.FrameSummary(*frame[:3]) if isinstance(frame, tuple) else
              traceback.FrameSummary(frame.filename, frame.lineno, frame.name) for frame in made_at]
-  # The script that starts a task stands before our frames.
+  # The frames of the script that starts a task come before ours.
   ours = [i for i, frame in enumerate(made_at) if frame.filename.startswith(_TF1PS)]
   return _of_program(made_at[ours[0]:] if ours else made_at, program)
 
@@ -129,7 +130,7 @@ def _of_program(frames, program) -> list:
 
 
 def line(error: BaseException, program=None) -> str:
-  """An error as one line: its place in the program if it has one, its type, its text, a hint."""
+  """Returns an error as a line: its place in the program if known, its type, its text, a hint."""
   frames = _own_frames(error, program)
   place = ""
   if frames:
@@ -138,17 +139,23 @@ def line(error: BaseException, program=None) -> str:
   if isinstance(error, SystemExit):
     return "%sthe program called sys.exit(%r)" % (place, error.code)
   text = "%s: %s" % (type(error).__name__, error_line(error))
+  text += near_file(error)
   hints = [hint for pattern, hint in _HINTS if re.search(pattern, text)]
-  if hints and _quotes_another(error):
-    hints = []
+  if hints:
+    from tf1ps.replication import ReplicaLostError  # late: a command line answers before TensorFlow
+
+    # Its text has the error of another task, with the advice for that behind it.
+    hints = [] if isinstance(error, ReplicaLostError) else hints
   return place + ". ".join([text.rstrip(".") if hints else text, *hints])
 
 
-def _quotes_another(error: BaseException) -> bool:
-  """Whether the text of an error has the error of another task, with advice of its own behind."""
-  from tf1ps.replication import ReplicaLostError  # late: a command line answers before TensorFlow
-
-  return isinstance(error, ReplicaLostError)
+def near_file(error: BaseException) -> str:
+  """Returns "; did you mean ...?" for an error that names a missing file, or ""."""
+  path = getattr(error, "filename", None) if isinstance(error, FileNotFoundError) else None
+  if hasattr(error, "error_code"):  # of TensorFlow
+    named = re.search(r"(\S+); No such file or directory", error_line(error))
+    path = named and named.group(1)
+  return near_path(path) if isinstance(path, str) and not os.path.exists(path) else ""
 
 
 def signal_of(error: BaseException) -> Optional[int]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from absl import flags
 
 from tf1ps.cli import app, tasks
 from tf1ps.cluster import AUTO_RESOLVER
-from tf1ps.compat import TIMING, signal_exit_code
+from tf1ps.compat import ENDED_BY_SIGNAL, TIMING, signal_exit_code
+from tf1ps.program import LATEST, check_checkpoint
 from tf1ps.training import first_batch_size, parse_bad_record_policy
 
 FLAGS = flags.FLAGS
@@ -18,13 +18,18 @@ _SUMMARY = ("evaluates each checkpoint of a job, writes the figures beside them,
 
 
 def run(argv, launched: bool = False) -> int:
-  """Runs an evaluator; the arguments are those of `ps.run`, though it needs no port."""
-  return app.run("evaluator", _SUMMARY, list(argv), _follow, launched=launched)
+  """Runs an evaluator; the arguments are those of `ps.run`, but an evaluator has no port."""
+  return app.run("evaluator", _SUMMARY, list(argv), _follow, check=_check, launched=launched)
+
+
+def _check() -> None:
+  if not FLAGS.checkpoint_dir:
+    raise app.UsageError("--checkpoint_dir is missing: an evaluator follows the checkpoints there")
+  if FLAGS.checkpoint is not None:
+    check_checkpoint(FLAGS.checkpoint_dir, FLAGS.checkpoint)
 
 
 def _follow(program) -> int:
-  if not FLAGS.checkpoint_dir:
-    raise app.UsageError("--checkpoint_dir is missing: an evaluator follows the checkpoints there")
   # An evaluator needs no cluster: a step of Slurm may be its own.
   if (FLAGS.cluster_resolver != AUTO_RESOLVER or os.environ.get("TF_CONFIG") or FLAGS.ps_hosts
       or FLAGS.worker_hosts or FLAGS.chief_hosts):
@@ -43,28 +48,25 @@ def _follow(program) -> int:
   if served is not None:
     served.show_evaluator(lambda: figures[-1])
 
-  def note(count, found):
+  def note(count, evaluation):
     run = RunFile(FLAGS.checkpoint_dir).read()
     figures[:] = [EvaluatorFigures(
-      count, found.global_step, found.metrics, "" if run is None else run.run)]
+      count, evaluation.global_step, evaluation.metrics, "" if run is None else run.run)]
 
   with SignalWatch(lambda signum: None, limit=TIMING.force_exit_limit) as watch:
     outcome = follow_checkpoints(
       program, FLAGS.checkpoint_dir, heartbeat_timeout=FLAGS.heartbeat_timeout,
       start_timeout=FLAGS.start_timeout, batch_size=first_batch_size(FLAGS.batch_size),
-      variables=FLAGS.variables, config=config, interrupted=lambda: watch.signum is not None,
-      bad=BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record)), once=FLAGS.once,
-      keep_best=FLAGS.keep_best, early_stopping=FLAGS.early_stopping, on_evaluation=note)
+      config=config, interrupted=lambda: watch.signum is not None,
+      bad=BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record)),
+      once=FLAGS.checkpoint is not None,
+      checkpoint=None if FLAGS.checkpoint == LATEST else FLAGS.checkpoint,
+      keep_best=FLAGS.keep_best, on_evaluation=note)
     signum = watch.signum
   code, reason = outcome.code, outcome.reason
   if signum is not None:
-    code, reason = signal_exit_code(signum), "ended by signal %d" % signum
+    code, reason = signal_exit_code(signum), ENDED_BY_SIGNAL + str(signum)
   last = "" if outcome.last is None else ", " + format_evaluation(outcome.last)
   app.last_line("evaluator: %d evaluation%s%s, %s" % (
     outcome.evaluations, "" if outcome.evaluations == 1 else "s", last, reason), code)
   return code
-
-
-def main() -> None:
-  """The console script."""
-  app.leave(run(sys.argv[1:]))

@@ -8,12 +8,14 @@ absl's flag of that name and accepts its numbers as well.
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Dict, List
 
 from absl import flags
 from absl import logging as unused_absl_logging  # noqa: F401  defines --verbosity
 
 from tf1ps.training import PROGRAMS, TABLE, Option, of_program
+
+_OF_A_JOB = "local, worker, ps, evaluator"
 
 
 class _Parser(flags.ArgumentParser):
@@ -30,12 +32,39 @@ class _Parser(flags.ArgumentParser):
     return "string"
 
 
+class _InWords:
+  """Says what a text must be that the parser behind this class cannot read."""
+
+  must_be = ""
+
+  def parse(self, argument):
+    try:
+      return super().parse(argument)  # type: ignore[misc]
+    except ValueError:
+      raise ValueError("must be " + self.must_be) from None
+
+
+class _Integer(_InWords, flags.IntegerParser):
+  must_be = "a whole number"
+
+
+class _Float(_InWords, flags.FloatParser):
+  must_be = "a number"
+
+
+class _Boolean(_InWords, flags.BooleanParser):
+  must_be = "true or false"
+
+
+_NUMBERS = {int: _Integer, float: _Float}
+
+
 def define(program: str, flag_values: flags.FlagValues = flags.FLAGS) -> None:
   """Defines the flags of a program.
 
   Args:
-    program: one of `PROGRAMS`, such as "worker".
-    flag_values: where they are defined.
+    program: a name in `PROGRAMS`, such as "worker".
+    flag_values: where the flags are defined.
   """
   for option in of_program(program):
     _define(option, option.default_of(program), flag_values)
@@ -44,15 +73,15 @@ def define(program: str, flag_values: flags.FlagValues = flags.FLAGS) -> None:
 def _define(option: Option, default, flag_values) -> None:
   more = {"flag_values": flag_values}
   if option.name in ("log_dir", "verbosity"):
-    more["allow_override"] = True  # absl defines these, too
+    more["allow_override"] = True  # absl defines these flags, too
   if option.values:
     flags.DEFINE_enum(option.name, default, list(option.values), option.help, **more)
   elif option.parse is bool:
-    flags.DEFINE_boolean(option.name, default, option.help, **more)
-  elif option.parse is int:
-    flags.DEFINE_integer(option.name, default, option.help, **more)
-  elif option.parse is float:
-    flags.DEFINE_float(option.name, default, option.help, **more)
+    flags.DEFINE_flag(flags.Flag(_Boolean(), None, option.name, default, option.help, boolean=True),
+                      flag_values)
+  elif option.parse in _NUMBERS:
+    flags.DEFINE(_NUMBERS[option.parse](), option.name, default, option.help,
+                 serializer=flags.ArgumentSerializer(), **more)
   elif option.parse is str:
     flags.DEFINE_string(option.name, default, option.help, **more)
   else:
@@ -77,7 +106,7 @@ class _Serializer(flags.ArgumentSerializer):
 
 
 def placeholder_of(option: Option) -> str:
-  """The text of --help for the value of a flag, such as "DIR"."""
+  """Returns the text of --help for the value of a flag, such as "DIR"."""
   choices = "|".join(option.values)
   if choices and len(choices) < 44:
     return choices
@@ -87,7 +116,7 @@ def placeholder_of(option: Option) -> str:
 
 
 def meaning_of(option: Option) -> str:
-  """The meaning of a flag, with its allowed values where the placeholder does not list them."""
+  """Returns the meaning of a flag, with its values unless the placeholder lists them."""
   if option.values and "|".join(option.values) != placeholder_of(option):
     return option.help + " One of %s." % ", ".join(option.values)
   return option.help
@@ -99,46 +128,37 @@ def as_page() -> str:
     "# Flags", "",
     "The last column lists the programs that have a flag. "
     "tf1ps-tune also has those of tf1ps-local, and tf1ps-task those of tf1ps-worker, tf1ps-ps and "
-    "tf1ps-evaluator. `--help` shows the flags of one program. "
+    "tf1ps-evaluator. `--help` shows those flags of one program that a first job needs, and "
+    "`--help=all` all. "
+    "\"job\": tf1ps-local, -worker, -ps and -evaluator. "
     "`python -m tf1ps.cli.flags > docs/flags.md` makes this page."]
   group = None
   for option in TABLE:
     if option.group != group:
       group = option.group
-      lines += ["", "## " + group, "", "| flag | default | what it does | programs |",
-                "|---|---|---|---|"]
-    lines.append("| %s | %s | %s | %s |" % (
-      _flag_cell(option), _default_cell(option), _help_cell(option), _programs_cell(option)))
+      lines += ["", "## " + group, "", "|flag|default|what it does|programs|", "|-|-|-|-|"]
+    flag = "--[no]%s" % option.name if option.parse is bool else "--%s=%s" % (
+      option.name, placeholder_of(option).replace("|", "\\|"))
+    defaults = [_value(option.default), *(
+      "%s in tf1ps-%s" % (_value(value), program) for program, value in option.defaults.items())]
+    limit = "" if option.at_least is None else " The value must be at least %g." % option.at_least
+    programs = "all" if option.programs == PROGRAMS else ", ".join(option.programs)
+    lines.append("|`%s`|%s|%s%s|%s|" % (
+      flag, ", ".join(filter(None, defaults)), meaning_of(option), limit,
+      programs.replace(_OF_A_JOB, "job")))
   lines += ["", "## Flags that do not go together", ""]
-  lines += ["- `--%s` %s." % (option.name, rule.text) for option in TABLE for rule in option.rules]
+  texts: Dict[str, List[str]] = {}
+  for option in TABLE:
+    for rule in option.rules:
+      texts.setdefault(rule.text, []).append("`--%s`" % option.name)
+  lines += ["- %s: %s." % (", ".join(names), text) for text, names in texts.items()]
   return "\n".join(lines) + "\n"
-
-
-def _flag_cell(option) -> str:
-  if option.parse is bool:
-    return "`--[no]%s`" % option.name
-  return "`--%s=%s`" % (option.name, placeholder_of(option).replace("|", "\\|"))
-
-
-def _default_cell(option) -> str:
-  cells = [_value(option.default)] + [
-    "%s in tf1ps-%s" % (_value(value), program) for program, value in option.defaults.items()]
-  return ", ".join(cell for cell in cells if cell)
 
 
 def _value(value) -> str:
   if isinstance(value, bool):
     return "yes" if value else "no"
   return "" if value is None else "`%s`" % value
-
-
-def _help_cell(option) -> str:
-  limit = "" if option.at_least is None else " The value must be at least %g." % option.at_least
-  return meaning_of(option) + limit
-
-
-def _programs_cell(option) -> str:
-  return "all" if option.programs == PROGRAMS else ", ".join(option.programs)
 
 
 if __name__ == "__main__":

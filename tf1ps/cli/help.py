@@ -1,4 +1,7 @@
-"""Makes the text of --help: the program's task, its flags by group, and the user's own flags."""
+"""Makes the text of --help: the program's task, its flags by group, and the user's own flags.
+
+A program with many flags shows the flags of the first level (`Option.first`); --help=all shows all.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,24 @@ from tf1ps.training import Option, of_program
 
 FLAGS = flags.FLAGS
 _WIDTH = 88
+_FEW = 20  # flags, which need no levels
 
 
-def text(program: str, summary: str, user_module: Optional[str] = None) -> str:
+def text(program: str, summary: str, user_module: Optional[str] = None,
+         shows_all: bool = True) -> str:
   """Returns the text of --help.
 
   Args:
-    program: one of `PROGRAMS`, such as "worker".
+    program: a name in `PROGRAMS`, such as "worker".
     summary: the program's task, in a sentence or two.
     user_module: the name of the user's module, whose flags are listed as well, or None.
+    shows_all: whether all flags are listed, and not only those of the first level.
   """
   lines = textwrap.wrap("tf1ps-%s: %s" % (program, summary), _WIDTH)
   ours = of_program(program)
+  count = len(ours)
+  if not shows_all and count > _FEW:
+    ours = [option for option in ours if option.first]
   for group, members in itertools.groupby(ours, lambda option: option.group):
     lines += ["", group + ":"]
     for option in members:
@@ -36,7 +45,9 @@ def text(program: str, summary: str, user_module: Optional[str] = None) -> str:
     for flag in sorted(own, key=lambda flag: flag.name):
       lines += _of_flag(flag)
   elif "program" in {option.name for option in ours}:
-    lines += ["", "With --program=... --help lists the program's own flags as well."]
+    lines += ["", "With a program, --help lists the program's own flags as well."]
+  if len(ours) < count:
+    lines += ["", "--help=all lists all %d flags." % count]
   return "\n".join(lines)
 
 
@@ -62,7 +73,7 @@ def _of_flag(flag) -> List[str]:
 def _entry(name: str, placeholder: Optional[str], meaning: str, default) -> List[str]:
   """The lines of a flag; `placeholder` is None for a boolean flag."""
   head = "  --[no]%s" % name if placeholder is None else "  --%s=%s" % (name, placeholder)
-  shown = "" if default in (None, "") else " [%s]" % default
+  shown = "" if default in (None, "") else " [%s]" % (default,)
   wrapped = textwrap.wrap(meaning + shown, _WIDTH - 30)
   if len(head) > 28:
     return [head] + [" " * 30 + line for line in wrapped]

@@ -1,38 +1,36 @@
 """Gives a program encrypted and authenticated links, where --tls_dir is given (see room links).
 
-It is all or nothing: without a namespace, or with files that cannot serve, a program ends before it
-does any work.
+Without a namespace, or with wrong files, a program ends before it does any work.
 """
 
 from __future__ import annotations
 
 import os
-from typing import List, Optional
+from typing import Callable, List, Optional
 
 from absl import flags
 
 from tf1ps import links
 from tf1ps.cli import command_line, errors
 from tf1ps.cluster import parse_address
-from tf1ps.compat import EXIT_FAILED
 
 FLAGS = flags.FLAGS
-PROGRAMS = ("ps", "worker", "reset", "status", "top")  # those that reach other tasks
+PROGRAMS = ("ps", "worker", "reset", "status", "top")  # they reach other tasks
 _TASKS = ("ps", "worker")
 _refusal: Optional[links.NamespaceError] = None
 
 
 def begin(program: str, folder: str) -> None:
-  """Moves this process behind its links; call it before there is a second thread.
+  """Moves this process behind its links, where a task of a launcher is already.
 
-  A task of a launcher is there already.
+  Call it before there is a second thread.
 
   Args:
     program: such as "ps".
     folder: the value of --tls_dir.
 
   Raises:
-    UsageError: a program that is no task cannot have links. A task says so in `check`, where its
+    UsageError: a program that is not a task cannot have links. A task says so in `check`, where its
       port is known.
   """
   global _refusal
@@ -49,10 +47,11 @@ def begin(program: str, folder: str) -> None:
 
 
 def check_launcher() -> None:
-  """Checks in a launcher that its tasks can have links; raises UsageError."""
+  """Checks in a launcher that its tasks can have links, and prepares them; raises UsageError."""
   try:
     links.Identity(FLAGS.tls_dir).check("127.0.0.1")
     links.check_namespaces()
+    links.silence_grpc()  # the tasks are forked from a process that has imported it
   except (links.IdentityError, links.NamespaceError) as error:
     raise errors.UsageError(str(error)) from error
 
@@ -61,7 +60,7 @@ def check(cluster) -> Optional[str]:
   """Checks that this task can have links.
 
   Returns:
-    A line about them; None without --tls_dir.
+    A line about the links; None without --tls_dir.
 
   Raises:
     UsageError: says what is missing, and what to do.
@@ -81,41 +80,37 @@ def check(cluster) -> Optional[str]:
 
 
 def firewall_rules(cluster) -> List[str]:
-  """Commands that let only the job's hosts reach this task, and one that checks them."""
+  """Returns commands that let only the job's hosts reach this task, and a command to check them."""
   port = _place(cluster)[1]
-  hosts = sorted({parse_address(task.address, task.name).host for task in cluster.tasks()})
+  hosts = _hosts(cluster)
   rules = []
-  for name, there in (("iptables", [host for host in hosts if ":" not in host]),
-                      ("ip6tables", [host for host in hosts if ":" in host])):
-    if there:
-      rules.append("  %s -A INPUT -p tcp --dport %d -s %s -j ACCEPT" % (
-        name, port, ",".join(there)))
+  for name, is_ipv6 in (("iptables", False), ("ip6tables", True)):
+    allowed = ",".join(host for host in hosts if (":" in host) == is_ipv6)
+    if allowed:
+      rules.append("  %s -A INPUT -p tcp --dport %d -s %s -j ACCEPT" % (name, port, allowed))
     rules.append("  %s -A INPUT -p tcp --dport %d -j DROP" % (name, port))
   return rules + ["Then check it from a machine outside the job. This must find no server:",
                   "  tf1ps-status --ps_hosts=%s --start_timeout=5" % cluster.task.address]
 
 
-def open_port(cluster) -> None:
+def open_port(cluster, on_lost: Callable[[str], None]) -> None:
   """Opens this task's port to the other tasks.
 
+  Args:
+    cluster: of this task.
+    on_lost: gets the reason when the links are lost; it ends the process.
+
   Raises:
-    PortTakenError: another process has it.
-    SidecarError: any other reason.
+    PortTakenError: another process has the port.
+    SidecarError: the port cannot be opened for another reason.
   """
   if not links.is_inside():
     return
-  from tf1ps.cli import app
   from tf1ps.cluster import PortTakenError
 
-  def end(reason):
-    try:
-      app.last_line("%s %d: %s" % (cluster.job_name, cluster.task_index, reason), EXIT_FAILED)
-    finally:
-      os._exit(EXIT_FAILED)  # nothing can be saved without the ps
-
-  links.on_lost(end)
+  links.on_lost(on_lost)
   try:
-    links.listen(*_place(cluster))
+    links.listen(*_place(cluster), hosts=_hosts(cluster))
   except links.SidecarError as error:
     if not error.is_taken:
       raise
@@ -123,18 +118,13 @@ def open_port(cluster) -> None:
       cluster.task.name, cluster.task.address)) from error
 
 
-def deliver() -> None:
-  """Has the sidecar deliver what this process has sent, where its end would end the sidecar."""
-  links.deliver()
-
-
-def inner_metrics(address):
-  """The address at which the metrics are served, given that of the flag."""
+def inner_address(address):
+  """Returns the address at which this process serves HTTP for the address of a flag."""
   return address._replace(host="127.0.0.1") if links.is_inside() else address
 
 
-def open_metrics(address) -> None:
-  """Opens the address of the metrics outside, without TLS; raises MetricsError."""
+def open_address(address, what: str = "the metrics", flag: str = "--metrics_port") -> None:
+  """Opens the address of a flag outside, without TLS; raises MetricsError."""
   if not links.is_inside():
     return
   from tf1ps.monitoring import MetricsError
@@ -142,17 +132,20 @@ def open_metrics(address) -> None:
   try:
     links.relay(address.host, address.port, address.port)
   except links.SidecarError as error:
-    raise MetricsError("the metrics cannot be served: %s. Give another --metrics_port" % (
-      error,)) from error
+    raise MetricsError("%s cannot be served: %s. Give another %s" % (what, error, flag)) from error
+
+
+def _hosts(cluster):
+  return sorted({parse_address(task.address, task.name).host for task in cluster.tasks()})
 
 
 def _place(cluster):
-  found = parse_address(cluster.task.address, cluster.task.name)
-  return found.host, found.port
+  address = parse_address(cluster.task.address, cluster.task.name)
+  return address.host, address.port
 
 
 def find_folder(argv: List[str]) -> str:
-  """Returns the value of --tls_dir on a command line and in its flag files; "" without one."""
+  """Returns the value of --tls_dir on a command line or in its flag files; "" without it."""
   try:
     argv = FLAGS.read_flags_from_files(list(argv))
   except (flags.Error, OSError):

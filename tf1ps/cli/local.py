@@ -1,22 +1,23 @@
 """tf1ps-local: runs a whole job on this machine, as processes on 127.0.0.1.
 
-Each task gets the same command line as one that is started by hand: the flags of the job, and its
-place in the cluster.
+Each task gets the command line that a person would give it: the flags of the job, and its place in
+the cluster.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
-from typing import Optional
+from typing import Iterator, Optional, Tuple
 
 from absl import flags
 
-from tf1ps.cli import app, results
+from tf1ps.cli import app, dry_run_report, results, running_jobs
 from tf1ps.cli import links as links_lib
 from tf1ps.compat import SCREEN_VARIABLE
-from tf1ps.training import DEFAULT_MAX_RESTARTS, RESTART_NEVER, of_program
+from tf1ps.training import of_program, parse_restart
 
 FLAGS = flags.FLAGS
 _SUMMARY = "trains a program on a cluster of processes on this machine."
@@ -37,40 +38,39 @@ def run(argv, result_path: Optional[str] = None) -> int:
       refused = isinstance(error, ValueError)
       (results.write_refusal if refused else results.write_failure)(result_path, text)
 
-  # The tasks need the flags of a --flagfile as well.
-  return app.run("local", _SUMMARY, list(argv),
-                 lambda program: _run(FLAGS.read_flags_from_files(list(argv)), result_path),
+  argv = list(argv)  # app.run adds --program; the tasks also need the flags of a --flagfile
+  return app.run("local", _SUMMARY, argv,
+                 lambda program: _run(FLAGS.read_flags_from_files(argv), result_path),
                  lazy=True, on_failure=note)
 
 
 def _run(argv, result_path) -> int:
   from tf1ps.cli import worker
   from tf1ps.cluster import outside_address
-  from tf1ps.launch import board_task, divide_gpus, run_tasks, visible_gpus
+  from tf1ps.launch import divide_gpus, run_tasks, visible_gpus
   from tf1ps.state import check_container_name
-  from tf1ps.training import check_summary_image
 
   ps_count = num_ps()
   if FLAGS.num_workers < 1:
     raise app.UsageError("--num_workers=%d: a job needs at least one worker" % FLAGS.num_workers)
   if FLAGS.evaluator and not FLAGS.checkpoint_dir:
     raise app.UsageError("--evaluator needs --checkpoint_dir: it follows the checkpoints there")
-  if FLAGS.evaluator and FLAGS.eval_steps is not None:
-    raise app.UsageError("--eval_steps cannot go with --evaluator, which evaluates every "
-                         "checkpoint: give --save_checkpoints_steps")
-  for name in ("keep_best", "early_stopping"):
-    if getattr(FLAGS, name) is not None and not FLAGS.evaluator:
-      raise app.UsageError("--%s needs --evaluator, whose evaluations it follows" % name)
-  _check_board()
+  if FLAGS.keep_best is not None and not FLAGS.evaluator:
+    raise app.UsageError("--keep_best needs --evaluator, whose evaluations it follows")
   if FLAGS.tls_dir is not None:
     links_lib.check_launcher()
-  max_restarts = _max_restarts()
-  worker.make_options()
-  check_summary_image(FLAGS.summary_image)
+  has_end = bool(FLAGS.steps or FLAGS.epochs or FLAGS.examples)
+  if FLAGS.dry_run and not has_end:
+    FLAGS.steps = 1
+  options = worker.make_options()
+  if FLAGS.dry_run:
+    if result_path is not None:
+      raise app.UsageError("dry_run prints its report, and has no result: call tf1ps-local")
+    return dry_run_report.run(FLAGS.program, options, ps_count, has_end)
   metrics = metrics_addresses(ps_count)
   if metrics:
     print("tf1ps-local: metrics: " + ", ".join(
-      "%s at http://%s/metrics" % each for each in metrics.items()))
+      "%s at http://%s/metrics" % entry for entry in metrics.items()))
   if FLAGS.container is not None:
     check_container_name(FLAGS.container)
   log_dir = FLAGS.log_dir or _new_log_dir()
@@ -80,15 +80,21 @@ def _run(argv, result_path) -> int:
   outside = outside_address()
   if outside and FLAGS.tls_dir is None:
     print("tf1ps-local: the servers listen on every interface, also %s, like all TensorFlow "
-          "servers: anyone who can connect can run anything here. See docs/security.md." % outside)
-  outcome = run_tasks(
-    lambda addresses: make_tasks(
-      addresses, with_defaults(argv), shares, FLAGS.evaluator, metrics, result_path),
-    ps_count, FLAGS.num_workers, FLAGS.evaluator, log_dir,
-    preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
-    quiet=FLAGS.verbosity not in ("debug", "info"), keeps_logs=bool(FLAGS.log_dir),
-    max_restarts=max_restarts, save_limit=FLAGS.grace,
-    beside=[board_task(FLAGS.checkpoint_dir)] if FLAGS.tensorboard else [])
+          "servers: anyone who can connect can run anything here. See `tf1ps docs security`." % (
+            outside))
+  with running_jobs.announced(
+      FLAGS.program, FLAGS.checkpoint_dir or "", FLAGS.tls_dir or "") as job:
+    def make(addresses):
+      job.write(addresses)
+      return make_tasks(
+        addresses, with_defaults(argv), shares, FLAGS.evaluator, metrics, result_path)
+
+    outcome = run_tasks(
+      make, ps_count, FLAGS.num_workers, FLAGS.evaluator, log_dir,
+      preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
+      quiet=FLAGS.verbosity not in ("debug", "info"), keeps_logs=bool(FLAGS.log_dir),
+      max_restarts=parse_restart(FLAGS.restart), save_limit=FLAGS.grace,
+      says_why=result_path is None)
   if result_path is not None and outcome.exit_code:
     results.write_failure(result_path, "\n".join([outcome.text, *outcome.report]))
   elif result_path is not None:
@@ -106,50 +112,27 @@ def _new_log_dir():
     return None
 
 
-def _check_board() -> None:
-  """Raises UsageError if --tensorboard cannot work."""
-  from tf1ps.launch import has_board
-
-  if not FLAGS.tensorboard:
-    return
-  if not FLAGS.checkpoint_dir:
-    raise app.UsageError("--tensorboard needs --checkpoint_dir: it shows the event files there")
-  if not has_board():
-    raise app.UsageError("--tensorboard needs the package tensorboard: run "
-                         "pip install 'tf1ps[tensorboard]'")
-
-
-def _max_restarts() -> int:
-  """How often each task is started again; raises UsageError."""
-  if FLAGS.restart == RESTART_NEVER:
-    if FLAGS.max_restarts is not None:
-      raise app.UsageError("--max_restarts=%d needs --restart=on_failure" % FLAGS.max_restarts)
-    return 0
-  return DEFAULT_MAX_RESTARTS if FLAGS.max_restarts is None else FLAGS.max_restarts
-
-
 def metrics_addresses(ps_count: int):
-  """The address of the metrics of each task, by its name: --metrics_port and those after it; or {}.
+  """Returns {task: the address of its metrics}, from --metrics_port on; {} without the flag.
 
-  Raises UsageError if the ports go too far, and MetricsError without prometheus_client.
+  Raises UsageError if the ports end too early, and MetricsError without prometheus_client.
   """
+  from tf1ps.launch import describe_tasks
   from tf1ps.monitoring import check_prometheus_client
 
   if FLAGS.metrics_port is None:
     return {}
   check_prometheus_client()
-  names = ["ps %d" % i for i in range(ps_count)]
-  names += ["worker %d" % i for i in range(FLAGS.num_workers)]
-  names += ["evaluator 0"] if FLAGS.evaluator else []
+  tasks = describe_tasks(ps_count, FLAGS.num_workers, FLAGS.evaluator)
   first = FLAGS.metrics_port
-  if first.port + len(names) > 65536:
+  if first.port + len(tasks) > 65536:
     raise app.UsageError("--metrics_port=%s: the job has %d tasks, and the ports end at 65535" % (
-      first, len(names)))
-  return {name: first._replace(port=first.port + i) for i, name in enumerate(names)}
+      first, len(tasks)))
+  return {task.name: first._replace(port=first.port + i) for i, task in enumerate(tasks)}
 
 
 def num_ps() -> int:
-  """The number of ps to start; raises UsageError if the replication cannot use it."""
+  """Returns the number of ps to start; raises UsageError if the replication cannot use it."""
   if FLAGS.replication == "all_reduce":
     if FLAGS.num_ps:
       raise app.UsageError("--num_ps=%d: --replication=all_reduce has no ps" % FLAGS.num_ps)
@@ -161,7 +144,7 @@ def num_ps() -> int:
 
 
 def with_defaults(argv) -> list:
-  """The arguments behind the program's defaults, also for a ps, which does not know the program."""
+  """Returns the program's defaults and the arguments, because a ps does not know the program."""
   from tf1ps.cli import program_flags
 
   return program_flags.as_arguments(program_flags.without_given(
@@ -173,82 +156,74 @@ def make_tasks(addresses, argv, shares, evaluator: bool, metrics=None, result_pa
 
   Args:
     addresses: {"ps": [...], "worker": [...]}.
-    argv: the launcher's arguments, from which each task gets those of its program.
+    argv: the launcher's arguments, from which a task gets the flags of its program.
     shares: the GPUs of each worker, as CUDA_VISIBLE_DEVICES has them.
     evaluator: whether there is an evaluator.
-    metrics: the address of the metrics of each task, by its name; None: there are none.
+    metrics: {task: the address of its metrics}, or None.
     result_path: the file of results.py, or None.
   """
+  from tf1ps import launch
   from tf1ps.cli import evaluator as evaluator_lib
   from tf1ps.cli import ps, worker
-  from tf1ps.launch import TLS_VARIABLE, LocalTask, is_terminal
 
-  hosts = ["--%s_hosts=%s" % (job, ",".join(there)) for job, there in addresses.items() if there]
-  kinds = [("ps", ps, len(addresses["ps"]), hosts),
-           ("worker", worker, len(addresses["worker"]), hosts),
-           ("evaluator", evaluator_lib, 1 if evaluator else 0, [])]
-  made = []
-  for job, module, count, cluster in kinds:
-    given = flags_for(argv, job, keeps_others=job != "ps")
-    for index in range(count):
-      place = ["--job_name=" + job, "--task_index=%d" % index] if cluster else []
-      if metrics:
-        place.append("--metrics_port=%s" % (metrics["%s %d" % (job, index)],))
-      # TF_CONFIG in the environment describes another job.
-      env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": shares[index] if job == "worker" else "-1"}
-      if job != "evaluator" and FLAGS.tls_dir is not None:
-        env[TLS_VARIABLE] = FLAGS.tls_dir
-      if is_terminal():
-        env[SCREEN_VARIABLE] = "1"
-      made.append(LocalTask(
-        "%s %d" % (job, index), module.run,
-        (given + cluster + place, True) + ((result_path,) if job == "worker" else ()), env))
-  return made
+  program = os.path.splitext(os.path.basename(FLAGS.program))[0]
+  modules = {"ps": ps, "worker": worker, "evaluator": evaluator_lib}
+  given = {job: flags_for(argv, job, keeps_others=job != "ps") for job in modules}
+  tasks = launch.describe_tasks(len(addresses["ps"]), len(addresses["worker"]), evaluator,
+                                addresses["ps"] + addresses["worker"])
+  local_tasks = []
+  for task in tasks:
+    # TF_CONFIG in the environment describes another job.
+    env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "-1",
+           launch.TITLE_VARIABLE: "tf1ps %s %s" % (task.name, program)}
+    words, more = list(given[task.job]), ()
+    if task.job != "evaluator":
+      words += launch.cluster_flags(tasks) + task.flags
+      if FLAGS.tls_dir is not None:
+        env[launch.TLS_VARIABLE] = FLAGS.tls_dir
+    if task.job == "worker":
+      env["CUDA_VISIBLE_DEVICES"], more = shares[task.index], (result_path,)
+    if metrics:
+      words.append("--metrics_port=%s" % (metrics[task.name],))
+    if launch.is_terminal():
+      env[SCREEN_VARIABLE] = "1"
+    local_tasks.append(launch.LocalTask(
+      task.name, modules[task.job].run, (words, True) + more, env))
+  return local_tasks
 
 
-# They count tasks; a task has flags of these names for the tasks that a scheduler starts.
+# Flags that count tasks. A task's flags of these names count the tasks that a scheduler starts.
 _COUNTS = {"num_ps", "evaluator"}
 
 
 def flags_for(argv, program: str, keeps_others: bool):
-  """The arguments of the launcher that it passes to a task.
+  """Returns the list of arguments that the launcher passes to a task.
 
   Args:
     argv: the launcher's arguments.
     program: the task's program, such as "worker".
     keeps_others: whether the task also gets --program, and flags of the user's program and absl.
-
-  Returns:
-    A list of arguments.
   """
   ours = {option.name for option in of_program("local")}
   theirs = {option.name for option in of_program(program)} - _COUNTS
-  kept, position = [], 0
-  while position < len(argv):
-    name, width = argument(argv[position])
-    if name in theirs and not (name == "program" and not keeps_others) \
-        or keeps_others and name not in ours:
-      kept += argv[position:position + width]
-    position += width
-  return kept
+  return [text for name, texts in arguments(argv)
+          if name in theirs and (name != "program" or keeps_others)
+          or keeps_others and name not in ours for text in texts]
 
 
-def argument(text):
-  """The flag of an argument, and the number of arguments that it takes: 2 if a value follows."""
-  name, has_value, _ = text.lstrip("-").partition("=")
-  if name not in FLAGS and name.startswith("no") and name[2:] in FLAGS:
-    name = name[2:]
-  takes_next = not has_value and name in FLAGS and not FLAGS[name].boolean
-  return name, 2 if takes_next else 1
-
-
-def main() -> None:
-  """The console script."""
-  sys.exit(run(sys.argv[1:]))
+def arguments(argv) -> Iterator[Tuple[str, list]]:
+  """Yields (flag, [argument]), or (flag, [argument, value]) where the value is an argument."""
+  while argv:
+    name, has_value, _ = argv[0].lstrip("-").partition("=")
+    if name not in FLAGS and name.startswith("no") and name[2:] in FLAGS:
+      name = name[2:]
+    count = 2 if not has_value and name in FLAGS and not FLAGS[name].boolean else 1
+    yield name, argv[:count]
+    argv = argv[count:]
 
 
 def main_for_caller(caller: int, result_path: str) -> None:
-  """Runs a job for `calls.run_local`.
+  """Runs a job for `from_python.run_local`.
 
   Args:
     caller: the process id of the caller, with which the job ends.
@@ -256,7 +231,7 @@ def main_for_caller(caller: int, result_path: str) -> None:
   """
   from tf1ps.launch import die_with_parent, prepare_streams
 
-  signal.pthread_sigmask(signal.SIG_SETMASK, [])  # a thread may have called that blocks some
+  signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the calling thread may block signals
   die_with_parent(caller, signal.SIGTERM)
   prepare_streams()
   sys.exit(run(sys.argv[1:], result_path))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import os
 
 from absl import flags
 
 from tf1ps.cli import app
-from tf1ps.training import first_batch_size, parse_bad_record_policy
+from tf1ps.program import check_checkpoint, check_given, check_input, check_output
+from tf1ps.training import first_batch_size
 
 FLAGS = flags.FLAGS
 _SUMMARY = "writes a trained program's predictions to a file, or the program as a SavedModel."
@@ -15,32 +16,39 @@ _SUMMARY = "writes a trained program's predictions to a file, or the program as 
 
 def run(argv) -> int:
   """Predicts; returns the exit code."""
-  return app.run("predict", _SUMMARY, list(argv), _predict)
+  return app.run("predict", _SUMMARY, list(argv), _predict, check=_check)
+
+
+def _writes_file() -> bool:
+  return bool(os.path.splitext(FLAGS.output)[1])
+
+
+def _check() -> None:
+  check_given(FLAGS.checkpoint_dir, FLAGS.checkpoint)
+  if not FLAGS.output:
+    raise app.UsageError("nothing to write: give --output, a file or a directory")
+  if FLAGS.input and not _writes_file():
+    raise app.UsageError("--input=%s: a SavedModel has no predictions. Give --output a file, such "
+                         "as y.csv" % FLAGS.input)
+  if _writes_file():
+    check_output(FLAGS.output)
+  if FLAGS.input:
+    check_input(FLAGS.input, FLAGS.on_bad_record)
+  check_checkpoint(FLAGS.checkpoint_dir, FLAGS.checkpoint)
 
 
 def _predict(program) -> int:
-  if not (FLAGS.checkpoint_dir or FLAGS.checkpoint):
-    raise app.UsageError("--checkpoint_dir is missing: the directory of a finished job")
-  if not (FLAGS.output or FLAGS.export_dir):
-    raise app.UsageError("nothing to write: give --output, --export_dir, or both")
   app.prepare_tensorflow()
-  from tf1ps.pipeline import BadRecords
-  from tf1ps.program import export_saved_model, predict
+  from tf1ps.program import export, predict
 
   app.open_devices()
-  if FLAGS.output:
-    bad = BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record))
-    outcome = predict(program, FLAGS.checkpoint_dir, FLAGS.output,
-                      first_batch_size(FLAGS.batch_size), FLAGS.variables,
-                      FLAGS.checkpoint, bad=bad)
+  if _writes_file():
+    outcome = predict(
+      program, FLAGS.checkpoint_dir, checkpoint=FLAGS.checkpoint, input=FLAGS.input,
+      output=FLAGS.output, batch_size=first_batch_size(FLAGS.batch_size),
+      on_bad_record=FLAGS.on_bad_record)
     print("%d predictions in %s" % (outcome.examples, FLAGS.output))
-  if FLAGS.export_dir:
-    export_saved_model(program, FLAGS.checkpoint_dir, FLAGS.export_dir, FLAGS.variables,
-                       FLAGS.checkpoint)
-    print("SavedModel in %s" % FLAGS.export_dir)
+  else:
+    export(program, FLAGS.checkpoint_dir, checkpoint=FLAGS.checkpoint, output=FLAGS.output)
+    print("SavedModel in %s" % FLAGS.output)
   return 0
-
-
-def main() -> None:
-  """The console script."""
-  sys.exit(run(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Imports all modules that a task may need. The launcher does it once for all tasks."""
+"""Imports all modules that a task may need, in the launcher, once for all tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.random  # noqa: F401  each task draws its own numbers, see task_mai
 
 import tf1ps
 
-# The modules of the fork server itself, and this one; v1 would change TensorFlow's mode.
+# The modules of the fork server itself, and this module; v1 would change TensorFlow's mode.
 _NOT_IN_TASKS = ("tf1ps.launch.fork_server_main", "tf1ps.launch.task_main", "tf1ps.v1", __name__)
 
 

@@ -2,26 +2,25 @@
 
     FLAGS = {"epochs": 30, "learning_rate": 0.01}
 
-It is read from the source, before the program is imported: tf1ps-local imports no program, and some
-flags act on the import. So its values are plain ones. A flag of the command line comes before it.
-The dict may name the program's own flags as well, which are known once it is imported.
+tf1ps reads the dict from the source, before the import of the program: tf1ps-local imports no
+program, and some flags act on the import. So the dict has plain values. A flag of the command line
+wins over it. The dict may also have the program's own flags, which the import defines.
 """
 
 from __future__ import annotations
 
 import ast
-import importlib.util
-import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple
 
 from tf1ps.cli import errors
+from tf1ps.program import file_of
 from tf1ps.training import TABLE, Option
 
 _NAME = "FLAGS"
 _PROGRAMS = {"local", "worker", "ps", "evaluator", "predict"}
 _KNOWN = {option.name: option for option in TABLE if _PROGRAMS.intersection(option.programs)}
 _OF_A_TASK = ("program", "job_name", "task_index")
-_ENDS = ("steps", "epochs", "examples")  # one on the command line takes the place of all
+_ENDS = ("steps", "epochs", "examples")  # any of them on the command line replaces all
 _KINDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
 
 
@@ -30,8 +29,8 @@ class ProgramFlags(NamedTuple):
 
   file: str  # the program's file
   values: Dict[str, Any]  # of our flags, as their options parse them
-  texts: Dict[str, str]  # the same as on a command line
-  others: Dict[str, Any]  # of the program's own flags, or of none
+  texts: Dict[str, str]  # the same values, as on a command line
+  others: Dict[str, Any]  # of the program's own flags, or of unknown flags
 
 
 NONE = ProgramFlags("", {}, {}, {})
@@ -40,25 +39,25 @@ NONE = ProgramFlags("", {}, {}, {})
 def read(program: str) -> ProgramFlags:
   """Reads the dict of a program, a module's name or the path of a .py file.
 
-  A file that cannot be read or parsed has none: its import says why.
+  The result is empty for a file that cannot be read or parsed: its import says why.
 
   Raises:
-    UsageError: the dict has other than plain values, or a value that its flag refuses.
+    UsageError: a value of the dict is not plain, or its flag refuses the value.
   """
-  file = _file_of(program)
+  file = file_of(program)
   try:
     with open(file or "", "rb") as source:
       tree = ast.parse(source.read())
   except (OSError, SyntaxError, ValueError):
     return NONE
-  found = {}
+  named = {}
   for node in tree.body:
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     if isinstance(node, (ast.Assign, ast.AnnAssign)) and any(
         isinstance(target, ast.Name) and target.id == _NAME for target in targets):
-      found = _literal(node, file)
+      named = _literal(node, file)
   values, texts, others = {}, {}, {}
-  for name, value in found.items():
+  for name, value in named.items():
     if name in _OF_A_TASK:
       raise errors.UsageError("%s: FLAGS[%r] differs between tasks: give --%s on the command line"
                               % (file, name, name))
@@ -69,66 +68,56 @@ def read(program: str) -> ProgramFlags:
   return ProgramFlags(file, values, texts, others)
 
 
-def without_given(found: ProgramFlags, is_given: Callable[[str], bool]) -> ProgramFlags:
-  """Returns the defaults that hold beside the flags of a command line."""
+def without_given(defaults: ProgramFlags, is_given: Callable[[str], bool]) -> ProgramFlags:
+  """Returns the defaults that a command line does not replace."""
   ends = any(is_given(name) for name in _ENDS)
-  kept = {name for name in found.values if not is_given(name) and not (ends and name in _ENDS)}
-  return found._replace(values={name: found.values[name] for name in kept},
-                        texts={name: found.texts[name] for name in kept})
+  kept = {name for name in defaults.values if not is_given(name) and not (ends and name in _ENDS)}
+  return defaults._replace(values={name: defaults.values[name] for name in kept},
+                           texts={name: defaults.texts[name] for name in kept})
 
 
-def as_arguments(found: ProgramFlags) -> List[str]:
+def as_arguments(defaults: ProgramFlags) -> List[str]:
   """Returns the defaults of our flags as arguments of a command line."""
-  return ["--%s=%s" % each for each in sorted(found.texts.items())]
+  return ["--%s=%s" % entry for entry in sorted(defaults.texts.items())]
 
 
-def set_defaults(found: ProgramFlags, flags) -> None:
-  """Sets the defaults of our flags that `flags`, absl's, has."""
-  for name, value in found.values.items():
+def set_defaults(defaults: ProgramFlags, flags) -> None:
+  """Sets the defaults of those of our flags that absl's `flags` have."""
+  for name, value in defaults.values.items():
     if name in flags:
       flags.set_default(name, value)
 
 
-def set_other_defaults(found: ProgramFlags, flags) -> None:
-  """Sets the defaults of the program's own flags; it was imported.
+def set_other_defaults(defaults: ProgramFlags, flags) -> None:
+  """Sets the defaults of the own flags of an imported program.
 
-  Raises UsageError if there is no such flag, or the flag refuses its value.
+  Raises UsageError if the program lacks a flag, or the flag refuses its value.
   """
-  for name, value in found.others.items():
+  for name, value in defaults.others.items():
     if name not in flags:
       raise errors.UsageError("%s: FLAGS: %s" % (
-        found.file, errors.no_such_flag(name, [*_KNOWN, *flags], "tf1ps-local")))
+        defaults.file, errors.no_such_flag(name, [*_KNOWN, *flags], "tf1ps-local")))
     try:
       flags.set_default(name, value)
-    except Exception as error:  # absl's, or one of the program's own parser
-      raise errors.UsageError("%s: FLAGS[%r]: %s" % (found.file, name, error)) from error
-
-
-def _file_of(program: str) -> Optional[str]:
-  if program.endswith(".py") or os.sep in program:
-    return program
-  try:
-    spec = importlib.util.find_spec(program)
-  except (ImportError, ValueError, AttributeError):
-    return None
-  return None if spec is None else spec.origin
+    except Exception as error:  # of absl, or of the program's own parser
+      raise errors.UsageError("%s: FLAGS[%r]: %s" % (defaults.file, name, error)) from error
 
 
 def _literal(node, file: str) -> Dict[str, Any]:
   """Returns the assigned dict; {} for anything else, such as absl's FLAGS."""
-  value, found = node.value, {}
+  value, values = node.value, {}
   try:
     if isinstance(value, ast.Dict):
-      found = ast.literal_eval(value)
+      values = ast.literal_eval(value)
     elif isinstance(value, ast.Call) and getattr(value.func, "id", "") == "dict":
-      found = {one.arg: ast.literal_eval(one.value) for one in value.keywords}
-      found = None if value.args else found
+      values = {keyword.arg: ast.literal_eval(keyword.value) for keyword in value.keywords}
+      values = None if value.args else values
   except ValueError:
-    found = None
-  if found is None or not all(isinstance(name, str) for name in found):
+    values = None
+  if values is None or not all(isinstance(name, str) for name in values):
     raise errors.UsageError("%s:%d: FLAGS must be a dict of plain values by the names of flags, "
                             'such as {"epochs": 30}' % (file, node.lineno))
-  return found
+  return values
 
 
 def _parse(option: Option, value, file: str):

@@ -2,19 +2,19 @@
 
 It starts a server, waits until the chief releases it, and exits with 0. It exits with 1 if the
 workers of its job are lost. With --persistent it serves any number of jobs until a signal ends it.
-After SIGTERM the chief saves before it ends.
+After SIGTERM it serves until the chief has saved.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 
 from absl import flags
 
 from tf1ps.cli import app, errors, tasks
 from tf1ps.cluster import SignalQueue, raise_exit
-from tf1ps.compat import EXIT_FAILED, EXIT_PORT_TAKEN, EXIT_RELEASED
+from tf1ps.compat import ENDED_BY_SIGNAL, EXIT_FAILED, EXIT_PORT_TAKEN, EXIT_RELEASED
+from tf1ps.monitoring import answer_here
 
 FLAGS = flags.FLAGS
 _LAUNCHED_GRACE = 1.0  # a launcher ends the workers first, and then nobody saves
@@ -53,7 +53,8 @@ def _serve_job(launched: bool) -> int:
       cluster, tasks.make_config(), persistent=FLAGS.persistent, start_timeout=FLAGS.start_timeout,
       grace=min(FLAGS.grace, _LAUNCHED_GRACE) if launched else FLAGS.grace)
     print("%s: serving at %s" % (name, cluster.task.address))
-    server.join(exit=False)
+    with answer_here(cluster.task.address):
+      server.join(exit=False)
     reason, code = server.end_reason, 0
   except PortTakenError as error:
     reason, code = str(error), EXIT_PORT_TAKEN if launched else EXIT_FAILED
@@ -61,12 +62,7 @@ def _serve_job(launched: bool) -> int:
     reason, code = str(error), EXIT_FAILED
     was_released = isinstance(error, ReleasedError)
   except SystemExit as error:
-    reason = "ended by signal %d" % errors.signal_of(error)
+    reason = ENDED_BY_SIGNAL + str(errors.signal_of(error))
     code = 0 if FLAGS.persistent else error.code  # only a signal ends a persistent ps
   app.last_line("%s: %s, %.1f s" % (name, reason, time.monotonic() - began), code)
   return EXIT_RELEASED if was_released and launched else code
-
-
-def main() -> None:
-  """The console script."""
-  app.leave(run(sys.argv[1:]))

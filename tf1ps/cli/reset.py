@@ -1,12 +1,11 @@
 """tf1ps-reset: clears containers on each task of a cluster, and ends no session.
 
-It is not a task of the cluster. It checks all names first. Then it prints one line per task: the
-containers that it cleared and the queues that it closed first, or the reason why it cleared none.
+It is not a task of the cluster. It checks all names first. Then it prints a line for each task: the
+containers that it cleared and the queues that it closed first, or why it cleared nothing.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 
 from absl import flags
@@ -17,7 +16,11 @@ FLAGS = flags.FLAGS
 _SUMMARY = (
   "clears containers on each task of a cluster, and ends no session. Usage: tf1ps-reset NAME... "
   'and flags, where NAME is a job\'s --container, or "default" for the default container. Calls '
-  "that wait at queues of tf1ps in them end first. Exit code 1: a task was not cleared.")
+  "that wait at queues of tf1ps in them end first. For a queue of another program, name it, as in "
+  "queue:NAME: it is closed first, because a ps of TensorFlow 2 dies if a queue on which a task is "
+  "blocked is cleared. grpc://HOST:PORT, a ps of tf1ps, knows its cluster, and takes the place of "
+  "the addresses. Exit code 1: a task was not cleared.")
+_QUEUE = "queue:"
 
 
 def run(argv) -> int:
@@ -25,7 +28,11 @@ def run(argv) -> int:
   return app.run("reset", _SUMMARY, list(argv), _reset, needs_program=False, takes_names=True)
 
 
-def _reset(names) -> int:
+def _reset(arguments) -> int:
+  queues = [text[len(_QUEUE):] for text in arguments if text.startswith(_QUEUE)]
+  others = [text for text in arguments if not text.startswith(_QUEUE)]
+  targets = [text for text in others if "://" in text]
+  names = [text for text in others if text not in targets]
   if not names:
     raise app.UsageError('the names of the containers are missing: give them, or "default"')
   app.prepare_tensorflow()
@@ -33,7 +40,7 @@ def _reset(names) -> int:
 
   began = time.monotonic()
   try:
-    results = reset_containers(_target(), names, queues=FLAGS.queues or [])
+    results = reset_containers(_target(targets), names, queues=queues)
   except ResetError as error:
     results = error.results
   for result in results:
@@ -52,31 +59,26 @@ def _say(result) -> str:
   return "cleared %s%s" % (", ".join(result.containers), closed)
 
 
-def _target():
-  """The cluster of the flags, of TF_CONFIG or of a scheduler, or --target."""
+def _target(given):
+  """Returns the cluster of the flags, TF_CONFIG or a scheduler, or the given address of a ps."""
   from tf1ps.cluster import from_cluster_spec, resolve_cluster, split_hosts
 
   hosts = {job: split_hosts(FLAGS[job + "_hosts"].value) for job in ("ps", "worker", "chief")}
-  hosts = {job: there for job, there in hosts.items() if there}
-  if FLAGS.target:
-    if hosts:
-      raise app.UsageError("--target and --%s_hosts both name a cluster: leave one out" % (
-        next(iter(hosts))))
-    return FLAGS.target
-  found = tasks.find_cluster(is_task=False)
-  if found is None:
+  hosts = {job: addresses for job, addresses in hosts.items() if addresses}
+  others = given[1:] + ["--%s_hosts" % job for job in hosts]
+  if given and others:
+    raise app.UsageError("%s and %s both name a cluster: leave one out" % (given[0], others[0]))
+  if given:
+    return given[0]
+  environment = tasks.find_cluster(is_task=False)
+  if environment is None:
     raise app.UsageError("no cluster is described: give --ps_hosts and --worker_hosts, set "
-                         "TF_CONFIG in the environment, or give --target for a ps of tf1ps")
-  if (found.tf_config or "").strip():
+                         "TF_CONFIG in the environment, or give grpc://HOST:PORT of a ps of tf1ps")
+  if (environment.tf_config or "").strip():
     return resolve_cluster(
-      hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), **tasks.described(found))
-  job_name = next(iter(hosts))  # a `Cluster` belongs to a task, and any will do
-  if job_name == "ps" and len(hosts) == 1:  # ps alone make no job, but can be cleared
+      hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), **tasks.described(environment))
+  job_name = next(iter(hosts))  # a `Cluster` belongs to a task, here to any task
+  if job_name == "ps" and len(hosts) == 1:  # ps without workers make no job
     return from_cluster_spec(hosts, job_name, 0)
   return resolve_cluster(
     hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), job_name=job_name, task_index=0)
-
-
-def main() -> None:
-  """The console script."""
-  app.leave(run(sys.argv[1:]))

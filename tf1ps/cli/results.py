@@ -1,6 +1,6 @@
-"""What a job tells the Python call that started it: one file, in a folder of that call.
+"""The file by which a job tells its result to the Python call that started it.
 
-The chief writes its result there (`write_result`). The launcher writes last: it adds what it knows
+The chief writes its result (`write_result`). The launcher writes last: it adds what it knows
 (`complete_result`), or replaces the content by the reason of a failure (`write_failure`,
 `write_refusal`). The caller then reads the file (`read`). Nothing here imports TensorFlow or absl.
 """
@@ -22,10 +22,10 @@ class JobResult(NamedTuple):
 
   global_step: int  # of the evaluated checkpoint: the updates of all workers
   metrics: Dict[str, float]  # of the evaluation at the end: the program's metrics, and "loss"
-  checkpoint: Optional[str]  # the last one's path, as saved; None without checkpoint_dir
+  checkpoint: Optional[str]  # the path of the last checkpoint; None without checkpoint_dir
   examples: Dict[str, int]  # trained on, by worker: {"worker 0": 500, "worker 1": 500}
   seconds: float  # the chief's training, without the start and the evaluation
-  log_dir: Optional[str] = None  # as given; has one file with the output of each task
+  log_dir: Optional[str] = None  # as given; has a file with the output of each task
 
 
 class LocalJobError(Error, RuntimeError):
@@ -33,12 +33,12 @@ class LocalJobError(Error, RuntimeError):
 
 
 def write_result(path: str, result: JobResult) -> None:
-  """Writes the chief's result. A job that cannot write it goes on."""
+  """Writes the chief's result; an error of the file ends no job."""
   _write(path, "result", result._asdict())
 
 
 def complete_result(path: str, log_dir: Optional[str]) -> None:
-  """Adds what the launcher knows to the chief's result, if there is one."""
+  """Adds what the launcher knows to the chief's result, if the chief has written it."""
   result = _read(path).get("result")
   if result is not None:
     _write(path, "result", dict(result, log_dir=log_dir))

@@ -1,15 +1,15 @@
 """tf1ps-run: runs an unmodified TensorFlow 1 program on tf1ps.
 
-Everything after the program's file belongs to the program, so these flags are no absl flags, which
-would be the program's as well:
+Everything after the program's file belongs to the program, which may have flags of absl. So the
+flags of tf1ps-run do not use absl:
 
 1. `_parse` reads the flags before the file, or before `-m MODULE`.
 2. `sys.argv` and `sys.path` become those of `python FILE ...` or `python -m MODULE ...`.
 3. With --cluster_resolver, `_describe_cluster` sets TF_CONFIG, fills the program's arguments, and
    waits for the names of the hosts.
 4. The program runs as `__main__`. Its own files get their imports of TensorFlow from `tf1ps.v1`.
-5. `_end` ends the sessions and reports that the program left open. The exit code is the program's,
-   or 1 if its job failed.
+5. `_end` ends the sessions and reports that the program left open. The exit code is that of the
+   program, or 1 if its job failed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import os
 import re
 import sys
 import textwrap
+import traceback
 import types
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from tf1ps import runner, session, version
 from tf1ps.cli import errors
@@ -36,18 +37,28 @@ from tf1ps.cluster import (
   wait_for_names,
   with_chief,
 )
-from tf1ps.compat import EXIT_FAILED, START_TIMEOUT, Error, error_line, signal_exit_code
+from tf1ps.compat import (
+  EXIT_FAILED,
+  START_TIMEOUT,
+  Error,
+  error_line,
+  is_installed_file,
+  near_path,
+  remove_early_end,
+  signal_exit_code,
+)
+from tf1ps.transfer import PACK_VARIABLE, pack_bytes_of_process
 
 _NAME = "tf1ps-run"
-_RESOLVERS = [name for name in RESOLVERS if name != "flags"]  # which are the program's here
+_RESOLVERS = [name for name in RESOLVERS if name != "flags"]  # the flags are the program's here
 _FLAGS = (
   ("--print", "Print what would be replaced, line by line, and run nothing."),
   ("--pre_1_0", "Functions take their arguments in the order from before TensorFlow 1.0."),
-  ("--2to3", "Mend Python 2 (print statements, xrange, moved modules) in memory."),
+  ("--2to3", "Convert Python 2 (print statements, xrange, moved modules) in memory."),
   ("--cluster_resolver=" + "|".join(_RESOLVERS), "Find the cluster in the environment of the "
    "scheduler. Set TF_CONFIG for the program, and put the values in its arguments: {ps_hosts}, "
    "{worker_hosts}, {chief_hosts}, {job_name}, {task_index}."),
-  ("--num_ps=N", "How many of the scheduler's tasks are ps, the first ones [1]."),
+  ("--num_ps=N", "How many of the scheduler's tasks, from the first on, are ps [1]."),
   ("--evaluator", "The last of the scheduler's tasks is an evaluator."),
   ("--port=N", "The port of the scheduler's tasks [%d]." % DEFAULT_PORT),
   ("--version", "Print the version."),
@@ -67,13 +78,12 @@ All arguments after FILE or MODULE are the program's.
 _TF1PS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STARTED_BY = (_TF1PS + os.path.join("runner", ""), _TF1PS + os.path.join("cli", "run.py"),
                "<frozen importlib")
-_PYTHON2_HINT = "this looks like Python 2: tf1ps-run --2to3 mends it while it runs"
+_READ_BY_ABSL = ("flagfile", "undefok")  # absl keeps these apart from its flags
+_PYTHON2_HINT = "this looks like Python 2: tf1ps-run --2to3 converts it while it runs"
 
 
 class _Request(NamedTuple):
-  """A command line."""
-
-  flags: Dict[str, str]  # those that were given, with their values; "" if a flag takes none
+  flags: Dict[str, str]  # the given flags and their values; "" for a flag without a value
   file: Optional[str]  # the program's path; None with `module`
   module: Optional[str]  # the program's name
   argv: List[str]  # the program's arguments
@@ -96,15 +106,18 @@ def run(argv: List[str]) -> int:
     if "--print" in request.flags:
       return _print(request, compiler)
     if "--pre_1_0" in request.flags:
-      _use_pre_1_0()
+      from tf1ps import v1
+
+      v1.use_pre_1_0()
     argv = request.argv
     if "--cluster_resolver" in request.flags:
       argv = _describe_cluster(request.flags, argv)
     sys.argv = [request.file or "-m", *argv]
+    _name_ignored_flags(request, argv, compiler)
   except Error as error:
     return _say(error)
   with runner.answer_imports(compiler):
-    return _end(_run(request, compiler), may_mend=python2 is None)
+    return _end(_run(request, compiler), may_fix=python2 is None)
 
 
 def _parse(argv: List[str]) -> _Request:
@@ -117,11 +130,10 @@ def _parse(argv: List[str]) -> _Request:
       return _Request({flag: ""}, None, None, [])
     if flag not in takes_value or has_value and not takes_value[flag]:
       near = difflib.get_close_matches(flag, takes_value, n=1)
-      raise errors.UsageError("there is no flag %s%s (see %s --help)" % (
+      raise errors.UsageError("%s is not a flag%s (see %s --help)" % (
         given, "; did you mean %s?" % near[0] if near else "", _NAME))
     if takes_value[flag] and not value:
-      raise errors.UsageError("%s needs a value, as %s=VALUE (see %s --help)" % (
-        flag, flag, _NAME))
+      raise errors.UsageError("%s needs a value, as %s=VALUE (see %s --help)" % (flag, flag, _NAME))
     flags[flag] = value
   for flag in _WITH_CLUSTER:
     if flag in flags and "--cluster_resolver" not in flags:
@@ -132,13 +144,13 @@ def _parse(argv: List[str]) -> _Request:
     raise errors.UsageError("%s is missing (see %s --help)" % (
       "the module's name after -m" if is_module else "the program's file", _NAME))
   if argv and not is_module and not os.path.isfile(argv[0]):
-    raise errors.UsageError("there is no file %s" % argv[0])
+    raise errors.UsageError("the file %s does not exist%s" % (argv[0], near_path(argv[0], ".py")))
   program = argv[0] if argv else None
   return _Request(flags, None if is_module else program, program if is_module else None, argv[1:])
 
 
 def _set_path(folder: str) -> None:
-  """Puts the program's folder where Python has it: in the place of this script's folder."""
+  """Puts the program's folder into sys.path, in the place of this script's folder."""
   script = os.path.dirname(os.path.realpath(sys.argv[0]))
   sys.path[:1] = [folder] if os.path.realpath(sys.path[0]) == script else [folder, sys.path[0]]
 
@@ -154,27 +166,27 @@ def _describe_cluster(flags: Dict[str, str], argv: List[str]) -> List[str]:
   """Sets TF_CONFIG to the cluster that the scheduler's environment has.
 
   Args:
-    flags: those of this program.
+    flags: the flags of tf1ps-run.
     argv: the program's arguments.
 
   Returns:
-    The arguments with the cluster in the place of {ps_hosts} and the others.
+    The arguments, with the cluster's values in the place of {ps_hosts} and the like.
   """
   name = flags["--cluster_resolver"]
   if name not in _RESOLVERS:
-    raise errors.UsageError("--cluster_resolver=%s: it must be one of %s" % (
-      name, ", ".join(_RESOLVERS)))
+    raise errors.UsageError("--cluster_resolver must be one of %s, got %s" % (
+      ", ".join(_RESOLVERS), name))
   counts = JobCounts(_number(flags, "--num_ps", None), "--evaluator" in flags,
                      _number(flags, "--port", DEFAULT_PORT))
-  found = resolve_environment(name, os.environ, counts=counts)
-  if found is None:
+  environment = resolve_environment(name, os.environ, counts=counts)
+  if environment is None:
     raise errors.UsageError("--cluster_resolver=auto found neither TF_CONFIG nor the variables of "
                             "a JobSet, of an Indexed Job or of a step of Slurm")
-  cluster = resolve_cluster(tf_config=found.tf_config, source=found.source)
-  if found.source != "TF_CONFIG":
-    os.environ["TF_CONFIG"] = with_chief(found.tf_config)
+  cluster = resolve_cluster(tf_config=environment.tf_config, source=environment.source)
+  if environment.source != "TF_CONFIG":
+    os.environ["TF_CONFIG"] = with_chief(environment.tf_config)
   if name == AUTO_RESOLVER:
-    _print_line(str(found))
+    _print_line(str(environment))
   _print_line(cluster.describe().replace("\n", "; "))
   wait_for_names(names_to_dial(cluster), START_TIMEOUT)
   values = {job + "_hosts": ",".join(task.address for task in cluster.tasks(job))
@@ -192,15 +204,32 @@ def _number(flags: Dict[str, str], name: str, default: Optional[int]) -> Optiona
   return default if value is None else int(value)
 
 
-def _use_pre_1_0() -> None:
-  from tf1ps import v1
+def _name_ignored_flags(request: _Request, argv: List[str], compiler) -> None:
+  """Says which flags the program is going to ignore, and lets it run."""
+  def parse(path):
+    with contextlib.suppress(OSError, SyntaxError, ValueError), open(path, "rb") as file:
+      return compiler.parse(file.read(), path).tree
 
-  v1.use_pre_1_0()
+  for name, near in runner.ignored_flags(_files_of(request), argv, parse):
+    # Each module defines flags of every program.
+    from absl import app as unused_app  # noqa: F401
+    from absl import flags
+    from absl import logging as unused_logging  # noqa: F401
+
+    if name not in flags.FLAGS and name not in _READ_BY_ABSL:
+      _print_line("no file of the program has a flag --%s, so it is ignored%s" % (
+        name, "; did you mean --%s?" % near if near else ""))
+
+
+def _files_of(request: _Request) -> List[str]:
+  return ([os.path.abspath(request.file)] if request.module is None
+          else runner.files_of_module(request.module))
 
 
 def _run(request: _Request, compiler) -> Optional[BaseException]:
   """Runs the program to its end; returns the error that ended it."""
   try:
+    remove_early_end()
     if request.module is None:
       path, spec = os.path.abspath(request.file), None
       code = compiler.compile_file(path)
@@ -208,17 +237,17 @@ def _run(request: _Request, compiler) -> Optional[BaseException]:
       code, spec = runner.code_of_module(request.module, compiler)
       path = sys.argv[0] = spec.origin
     runner.run_code(code, path, spec)
-  except BaseException as error:  # whatever it is, it ended the program
+  except BaseException as error:  # any error ends the program
     return error
   return None
 
 
-def _end(error: Optional[BaseException], may_mend: bool) -> int:
+def _end(error: Optional[BaseException], may_fix: bool) -> int:
   """Reports how the program ended, and ends the sessions that it left open.
 
   Args:
     error: what ended the program.
-    may_mend: whether to name --2to3 for an error of Python 2.
+    may_fix: whether to name --2to3 for an error of Python 2.
 
   Returns:
     The exit code.
@@ -228,8 +257,10 @@ def _end(error: Optional[BaseException], may_mend: bool) -> int:
     print(text, file=sys.stderr, flush=True)
   elif error is not None and not isinstance(error, SystemExit):
     _show(error)
-    if may_mend and runner.looks_like_python2(error):
-      _print_line(_PYTHON2_HINT)
+    hint = (_PYTHON2_HINT if may_fix and runner.looks_like_python2(error)
+            else runner.numpy_hint(error) or errors.near_file(error).lstrip("; "))
+    if hint:
+      _print_line(hint)
   try:
     session.end_open_sessions(error)
   except SystemExit as left:
@@ -253,22 +284,32 @@ def _exit_code(error: Optional[BaseException]) -> Tuple[int, str]:
 def _show(error: BaseException) -> None:
   """Prints an error as Python does, without the frames that started the program.
 
-  An error of tf1ps names its reason, so it needs the program's lines alone.
+  An error of tf1ps names its reason, so it needs the program's lines alone. An error of the cluster
+  or the disk, such as a missing task, needs only the last of these lines.
   """
   if isinstance(error, runner.ProgramNotFoundError):
     _say(error)
     return
-  hidden = _STARTED_BY + ((_TF1PS,) if isinstance(error, Error) else ())
-  error = error.with_traceback(_without_frames(error.__traceback__, hidden))
+  is_ours = isinstance(error, Error)
+  frames = _without_frames(error.__traceback__, lambda file: file.startswith(_STARTED_BY) or (
+    is_ours and (file.startswith(_TF1PS))))
+  if is_ours:  # a program may itself be installed
+    frames = _without_frames(frames, is_installed_file) or frames
+  error = error.with_traceback(frames)
+  if is_ours and frames and isinstance(error, (RuntimeError, OSError)):
+    last = traceback.extract_tb(frames)[-1]
+    _print_line("%s:%d in %s: %s: %s" % (
+      _short(last.filename), last.lineno, last.name, type(error).__name__, error))
+    return
   sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _without_frames(tb: Optional[types.TracebackType],
-                    hidden: Tuple[str, ...]) -> Optional[types.TracebackType]:
-  """Returns a traceback without the frames of files whose path begins in one of these ways."""
+                    is_hidden: Callable[[str], bool]) -> Optional[types.TracebackType]:
+  """Returns a traceback without the frames of hidden files."""
   frames = []
   while tb is not None:
-    if not tb.tb_frame.f_code.co_filename.startswith(hidden):
+    if not is_hidden(tb.tb_frame.f_code.co_filename):
       frames.append(tb)
     tb = tb.tb_next
   for outer, inner in zip(frames, frames[1:] + [None]):
@@ -291,7 +332,7 @@ def _remark(path: str, line: int, text: str) -> None:
 
 def _print(request: _Request, compiler) -> int:
   """Prints what would be replaced in the own files that the program imports; runs nothing."""
-  bad, may_mend = [], "--2to3" not in request.flags
+  bad, may_fix = [], "--2to3" not in request.flags
 
   def parse(path):
     with contextlib.suppress(OSError), open(path, "rb") as file:
@@ -301,7 +342,7 @@ def _print(request: _Request, compiler) -> int:
         bad.append(path)
         print("%s:%s: SyntaxError: %s%s" % (
           _short(path), error.lineno, error.msg,
-          "; " + _PYTHON2_HINT if may_mend and runner.looks_like_python2(error) else ""))
+          "; " + _PYTHON2_HINT if may_fix and runner.looks_like_python2(error) else ""))
         return None
     for line, old, new in parsed.replaced:
       print("%s:%d: %s -> %s" % (_short(path), line, old, new))
@@ -309,22 +350,20 @@ def _print(request: _Request, compiler) -> int:
       print("%s:%d: %s" % (_short(path), line, text))
     return parsed.tree
 
-  paths = ([os.path.abspath(request.file)] if request.module is None
-           else runner.files_of_module(request.module))
-  runner.find_own_files(paths, parse)
-  return EXIT_FAILED if bad else 0
+  runner.find_own_files(_files_of(request), parse)
+  if bad:
+    return EXIT_FAILED
+  try:
+    limit = pack_bytes_of_process()
+  except ValueError as error:
+    raise errors.UsageError(str(error)) from None
+  print("variables and gradients of %s" % (
+    "fewer than %d bytes travel together (%s=0 sends each alone)" % (limit, PACK_VARIABLE)
+    if limit else "every size travel alone (%s=0)" % PACK_VARIABLE))
+  return 0
 
 
 def _short(path: str) -> str:
   """A path as a user writes it here."""
   folder = os.getcwd() + os.sep
   return path[len(folder):] if path.startswith(folder) else path
-
-
-def main() -> None:
-  """The console script."""
-  sys.exit(run(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-  main()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import sys
 
 from absl import flags
 
@@ -38,11 +37,6 @@ def _run(names, command) -> int:
   tasks = read_hosts(names[0], FLAGS.port)
   ssh = shlex.split(FLAGS.ssh)
   if not ssh or shutil.which(ssh[0]) is None:
-    raise app.UsageError("--ssh=%s: there is no such program here; install the ssh client" % (
+    raise app.UsageError("--ssh=%s: this machine lacks the program: install the ssh client" % (
       FLAGS.ssh))
   return run_on_hosts(tasks, command, ssh, FLAGS.chdir or os.getcwd(), FLAGS.grace, FLAGS.log_dir)
-
-
-def main() -> None:
-  """The console script."""
-  sys.exit(run(sys.argv[1:]))

@@ -1,14 +1,13 @@
-"""tf1ps-task: runs the task of a job that this process is, by what its scheduler has set.
+"""tf1ps-task: runs the task of a job that its scheduler's environment names.
 
-It asks the resolver of --cluster_resolver for this task, and then is tf1ps-ps, tf1ps-worker or
-tf1ps-evaluator. So all tasks of a job have the same command line.
+It asks the resolver of --cluster_resolver for this task, and then does the work of tf1ps-ps,
+tf1ps-worker or tf1ps-evaluator. So all tasks of a job have the same command line.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
 
 from absl import flags
 
@@ -31,6 +30,7 @@ def run(argv) -> int:
     return app.run("task", _SUMMARY, argv, lambda program: 0)
   app.prepare_output("task", argv)
   try:
+    argv = command_line.name_program(argv, "task")
     job, more = _find_task(argv)
   except Error as error:
     return app.refuse("task", error)
@@ -40,7 +40,7 @@ def run(argv) -> int:
 
 def _find_task(argv):
   """Returns the job of this task, and further flags for its program."""
-  given = flags.FlagValues()  # absl's own are those of the task's program
+  given = flags.FlagValues()  # absl's own object has the flags of the task's program
   flags_lib.define("task", given)
   try:
     given(["tf1ps-task"] + argv, known_only=True)
@@ -49,26 +49,21 @@ def _find_task(argv):
   if given["program"].value:
     program_flags.set_defaults(program_flags.without_given(
       program_flags.read(given["program"].value), lambda name: bool(given[name].present)), given)
-  found = tasks.find_cluster(given)
-  if found is None:
+  environment = tasks.find_cluster(given)
+  if environment is None:
     raise errors.UsageError(
       "no cluster was found: --cluster_resolver=auto looks for --ps_hosts and --worker_hosts, for "
       "TF_CONFIG, and for the variables of a JobSet (JOBSET_NAME), of an Indexed Job "
       "(JOB_COMPLETION_INDEX) and of a step of Slurm (SLURM_PROCID)")
   more = []
   if given["cluster_resolver"].value == AUTO_RESOLVER:
-    _log.info("%s", found)
-    if found.is_scheduler:
-      more.append("--cluster_resolver=" + found.resolver)
-  if found.is_scheduler and given["replication"].value == tasks.ALL_REDUCE and (
+    _log.info("%s", environment)
+    if environment.is_scheduler:
+      more.append("--cluster_resolver=" + environment.resolver)
+  if environment.is_scheduler and given["replication"].value == tasks.ALL_REDUCE and (
       given["num_ps"].value is None and "NUM_PS" not in os.environ):
     more.append("--num_ps=0")  # an evaluator does not know the replication
   cluster = resolve_cluster(
     given["ps_hosts"].value, given["worker_hosts"].value, given["chief_hosts"].value,
-    given["job_name"].value, given["task_index"].value, **tasks.described(found))
+    given["job_name"].value, given["task_index"].value, **tasks.described(environment))
   return cluster.job_name, more
-
-
-def main() -> None:
-  """The console script."""
-  app.leave(run(sys.argv[1:]))

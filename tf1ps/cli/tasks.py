@@ -8,13 +8,13 @@ from typing import Callable
 
 from absl import flags
 
-from tf1ps.cli import errors
+from tf1ps.cli import app, errors
 from tf1ps.cli import links as links_lib
 from tf1ps.cluster import (
   AUTO_RESOLVER,
   JobCounts,
   exposure_warning,
-  keepalive_environment,
+  grpc_environment,
   make_session_config,
   names_to_dial,
   resolve_cluster,
@@ -22,7 +22,7 @@ from tf1ps.cluster import (
   split_hosts,
   wait_for_names,
 )
-from tf1ps.compat import held_back, rename_json_lines
+from tf1ps.compat import EXIT_FAILED, held_back, rename_json_lines
 from tf1ps.state import check_container_name, container_of_job
 from tf1ps.training import parse_gpu_memory
 
@@ -43,7 +43,7 @@ def find_cluster(flags_of=FLAGS, is_task: bool = True):
     The `FoundCluster`; None if nothing describes a cluster.
   """
   def value(name):
-    return flags_of[name].value if name in flags_of else None  # a program may have only some
+    return flags_of[name].value if name in flags_of else None
 
   counts = JobCounts(value("num_ps"), bool(value("evaluator")), value("port"),
                      default_ps=0 if value("replication") == ALL_REDUCE else 1)
@@ -51,29 +51,31 @@ def find_cluster(flags_of=FLAGS, is_task: bool = True):
                              any(split_hosts(value(name)) for name in _HOSTS), counts, is_task)
 
 
-def described(found) -> dict:
-  """Returns the arguments of `resolve_cluster` that are the result of `find_cluster`."""
-  return {} if found is None else {"tf_config": found.tf_config, "source": found.source}
+def described(environment) -> dict:
+  """Returns the result of `find_cluster` as arguments of `resolve_cluster`."""
+  return {} if environment is None else {
+    "tf_config": environment.tf_config, "source": environment.source}
 
 
 def task_cluster(implied_job: str, launched: bool = False,
                  check: Callable[[], object] = lambda: None):
-  """Makes the cluster of this task, and prints it.
+  """Makes the cluster of this task, and prints it, unless a launcher has started the task.
 
   Args:
     implied_job: the job that the program runs.
-    launched: whether a launcher has already printed the warning that anyone can connect.
-    check: called before anything is printed; raises an error for flags that cannot be.
+    launched: whether a launcher has started this task. The launcher has printed the warning that
+      anyone can connect, and the cluster would stand in the output of each task.
+    check: called before anything is printed; raises an error for wrong flags.
 
   Returns:
     The `Cluster`.
   """
   replication = FLAGS.replication if "replication" in FLAGS else None  # an evaluator needs no ps
-  found = find_cluster()
+  environment = find_cluster()
   cluster = resolve_cluster(
     ps_hosts=FLAGS.ps_hosts, worker_hosts=FLAGS.worker_hosts, chief_hosts=FLAGS.chief_hosts,
     job_name=FLAGS.job_name, task_index=FLAGS.task_index, job_workers=FLAGS.job_workers,
-    implied_job=implied_job, **described(found),
+    implied_job=implied_job, **described(environment),
     needs_ps=replication not in (None, ALL_REDUCE) and (
       replication.replace("_", "-") + " replication"))
   if replication == ALL_REDUCE and cluster.ps:
@@ -87,9 +89,10 @@ def task_cluster(implied_job: str, launched: bool = False,
   links = links_lib.check(cluster) if implied_job != "evaluator" else None
   container = job_container(cluster)
   check()
-  if FLAGS.cluster_resolver == AUTO_RESOLVER and found.is_scheduler:
-    _log.info("%s", found)
-  _log.info("%s%s", cluster.describe(), "\ncontainer %s" % container if container else "")
+  if FLAGS.cluster_resolver == AUTO_RESOLVER and environment.is_scheduler:
+    _log.info("%s", environment)
+  if not launched or app.is_verbose():
+    _log.info("%s%s", cluster.describe(), "\ncontainer %s" % container if container else "")
   if links:
     _log.info("%s", links)
   warning = None if launched or links else exposure_warning(cluster)
@@ -99,35 +102,30 @@ def task_cluster(implied_job: str, launched: bool = False,
 
 
 def job_container(cluster):
-  """The container of this task's job: --container, or one that all tasks derive alike.
+  """Returns the container of this task's job: --container, or a name that all tasks derive alike.
 
-  Returns:
-    Its name; None for a ps without --container, which takes the container of its first job.
+  None for a ps without --container, which takes the container of its first job.
   """
   if FLAGS.container is not None:
     return check_container_name(FLAGS.container)
   return None if cluster.job_name == "ps" else container_of_job(cluster.job_workers)
 
 
-def make_config(cluster=None):
+def make_config(is_worker: bool = False):
   """Makes the config of this task's server and sessions.
 
   Args:
-    cluster: of a worker, whose devices and groups depend on the replication; None for other tasks.
+    is_worker: whether the task is a worker, which may have clones.
   """
   config = make_session_config(
-    inter_op_parallelism_threads=FLAGS.inter_op_parallelism_threads,
-    intra_op_parallelism_threads=FLAGS.intra_op_parallelism_threads,
+    inter_op_parallelism_threads=FLAGS.threads.inter_op,
+    intra_op_parallelism_threads=FLAGS.threads.intra_op,
     **parse_gpu_memory(FLAGS.gpu_memory))
-  if cluster is None:
+  if not is_worker or FLAGS.num_clones == 1:
     return config
-  from tf1ps.replication import group_config, with_cpu_devices
+  from tf1ps.replication import with_cpu_devices
 
-  if FLAGS.num_clones > 1:
-    config = with_cpu_devices(FLAGS.num_clones, config)
-  if FLAGS.replication == ALL_REDUCE and cluster.num_replicas > 1:
-    config = group_config(cluster.chief.name, config)
-  return config
+  return with_cpu_devices(FLAGS.num_clones, config)
 
 
 def serve_metrics(name: str, job: str, role: str, index: int):
@@ -144,22 +142,25 @@ def serve_metrics(name: str, job: str, role: str, index: int):
     return None
   from tf1ps.monitoring import MetricsServer
 
-  served = MetricsServer(links_lib.inner_metrics(FLAGS.metrics_port), job, role, index)
-  links_lib.open_metrics(FLAGS.metrics_port)
+  served = MetricsServer(links_lib.inner_address(FLAGS.metrics_port), job, role, index)
+  links_lib.open_address(FLAGS.metrics_port)
   print("%s: metrics at http://%s/metrics" % (name, FLAGS.metrics_port))
   return served
 
 
 def start_server(cluster, config, **kwargs):
-  """Starts this task's server, when the names of the tasks that it dials are known.
-
-  It imports TensorFlow.
-  """
+  """Imports TensorFlow and starts this task's server, once the names of the other hosts resolve."""
   wait_for_names(names_to_dial(cluster), FLAGS.start_timeout)
-  os.environ.update(keepalive_environment())
+  os.environ.update(grpc_environment())
   import tf1ps
 
-  links_lib.open_port(cluster)
+  def end(reason):
+    try:
+      app.last_line("%s %d: %s" % (cluster.job_name, cluster.task_index, reason), EXIT_FAILED)
+    finally:
+      os._exit(EXIT_FAILED)  # nothing can be saved without the ps
+
+  links_lib.open_port(cluster, end)
   with held_back(FLAGS.verbosity):  # the server logs its search for GPUs
     return tf1ps.Server(
       cluster, config=config, container=job_container(cluster),

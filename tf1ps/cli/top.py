@@ -1,18 +1,24 @@
-"""tf1ps-top: the status of a running job, drawn again every second on a terminal, until Ctrl-C."""
+"""tf1ps-top: the status of a running job, drawn again every second until Ctrl-C.
+
+It draws on its terminal, or with --web on a page for a browser.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import sys
 import time
 
+from absl import flags
+
 from tf1ps.cli import app, status
+from tf1ps.cli import links as links_lib
 from tf1ps.compat import TIMING, signal_exit_code
 
+FLAGS = flags.FLAGS
 _SUMMARY = (
-  "shows the status of a running job on a terminal, as tf1ps-status prints it, and draws it again "
-  "every second. It needs the address of one ps, and the package rich. Ctrl-C ends it.")
+  "shows the status of a running job on a terminal, and draws it again every second. It finds the "
+  "job, and shows it, as tf1ps-status does. Ctrl-C ends it.")
 
 
 def run(argv) -> int:
@@ -21,26 +27,27 @@ def run(argv) -> int:
 
 
 def _show(names) -> int:
-  if importlib.util.find_spec("rich") is None:
-    raise app.UsageError('the package rich is missing: pip install "tf1ps[top]", or call '
-                         "tf1ps-status, which does without it")
-  if not sys.stdout.isatty():
-    raise app.UsageError("the output is no terminal: call tf1ps-status, which prints lines")
-  now = status.ask(names, "tf1ps-top")
-  from tf1ps.monitoring import draw_on_terminal
+  if FLAGS.web is None and not sys.stdout.isatty():
+    raise app.UsageError("the output is not a terminal: call tf1ps-status, which prints lines, or "
+                         "give --web")
+  addresses = status.find_addresses(names, "top")
+  now = status.ask(addresses)
+  from tf1ps.monitoring import StatusPage, draw_on_terminal
 
   def ask_again():
     time.sleep(TIMING.status_refresh)
-    return status.ask(names, "tf1ps-top")
+    return status.ask(addresses)
 
   try:
-    draw_on_terminal(now, ask_again)
+    if FLAGS.web is None:
+      draw_on_terminal(now, ask_again)
+    else:
+      page = StatusPage(now)
+      page.serve(links_lib.inner_address(FLAGS.web))
+      links_lib.open_address(FLAGS.web, "the page", "--web")
+      print("tf1ps-top: http://%s/ shows the job, until Ctrl-C" % (FLAGS.web,), flush=True)
+      page.follow(ask_again)
   except SystemExit as ended:
     if ended.code != signal_exit_code(signal.SIGINT):
       raise
   return 0
-
-
-def main() -> None:
-  """The console script."""
-  app.leave(run(sys.argv[1:]))

@@ -1,15 +1,15 @@
 """tf1ps-tune: measures which flags make a program's steps fast, and prints the flags to use.
 
-The jobs that it measures are those that tf1ps-local starts with the same flags. They take turns
-(launch/trials.py): the user's flags, each option by itself, then the combinations of those that
-help. No job saves anything where the user's jobs would.
+It measures the jobs that tf1ps-local starts with the same flags. The jobs take turns
+(launch/trials.py): the user's flags, each option by itself, then the combinations of the options
+that help. No job saves anything where the user's jobs would.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-import sys
 import time
 from typing import List, Sequence
 
@@ -17,56 +17,68 @@ from absl import flags
 
 from tf1ps.cli import app, links, local
 from tf1ps.cli import tune_search as search
-from tf1ps.compat import SCREEN_VARIABLE, temporary_directory
-from tf1ps.training import BETWEEN_GRAPH, BY_NAME, Options, check_options, of_program
+from tf1ps.compat import SCREEN_VARIABLE, TIMING, temporary_directory
+from tf1ps.training import (
+  AUTO,
+  BETWEEN_GRAPH,
+  BY_NAME,
+  LOG_JSON,
+  Options,
+  check_options,
+  of_program,
+)
 
 FLAGS = flags.FLAGS
-_SUMMARY = ("tries thread counts, steps per execution, packing, wire types and steps in flight on "
+_SUMMARY = ("tries thread counts, steps per execution, wire types and overlap on "
             "a program, with the processes of a local cluster, and prints the flags to use. It "
             "takes the flags of tf1ps-local.")
-# The groups of flags that a measured job gets. Its end, files and limits are not the user's.
+# The groups of flags that a measured job gets. The user's end, files and limits are not among them.
 _KEPT = ("The program", "The number of tasks", "The local cluster", "Replication", "Training",
          "Transfer", "Threads and GPUs", "Links")
-_DROPPED = ("steps", "epochs", "examples", "evaluator", "restart", "max_restarts", "log_dir")
+_DROPPED = ("steps", "epochs", "examples", "evaluator", "restart", "log_dir")
 _FOREVER = 10 ** 9  # steps or seconds
-_ROUNDS, _LAST_ROUNDS = 5, 9  # of the options one by one, and of the combinations
+_ROUNDS, _LAST_ROUNDS = 5, 9  # of the single options, and of the combinations
 _TURN = 1.0  # seconds
-_FIRST_PART = 0.6  # of the time, for the options one by one
-_LEAST_ROUNDS, _TURN_TAKES = 2, 1.5  # for which the start leaves time; seconds of a turn with all
+_FIRST_PART = 0.6  # of the time, for the single options
+_LEAST_ROUNDS = 2  # the start of the jobs leaves time for them
+_TURN_TAKES = 1.5  # seconds, with the change of jobs
 _LIMITS = ["--steps=%d" % _FOREVER, "--heartbeat_timeout=%d" % _FOREVER, "--stall_after=0",
-           "--end_timeout=%d" % _FOREVER, "--start_timeout=%d" % _FOREVER, "--verbosity=warning"]
-# A job that is held answers no ping, and nobody reads its progress.
+           "--start_timeout=%d" % _FOREVER, "--verbosity=warning"]
+# A job that waits for its turn answers no ping, and nobody reads its progress.
 _ENVIRONMENT = {"TF_GRPC_DEFAULT_OPTIONS": "grpc.keepalive_time_ms=2147483647",
                 SCREEN_VARIABLE: None}
 
 
 def run(argv) -> int:
   """Tunes a program; returns the exit code."""
-  return app.run("tune", _SUMMARY, list(argv),
-                 lambda program: _tune(FLAGS.read_flags_from_files(list(argv))), lazy=True)
+  argv = list(argv)  # app.run names the program in it
+  return app.run("tune", _SUMMARY, argv,
+                 lambda program: _tune(FLAGS.read_flags_from_files(argv)), lazy=True)
 
 
 def _tune(argv) -> int:
   began = time.monotonic()
   local.num_ps()
+  if FLAGS.dry_run:
+    raise app.UsageError("tf1ps-tune measures jobs: call tf1ps-local for a --dry_run")
   if FLAGS.tls_dir is not None:
     links.check_launcher()
   if FLAGS.num_workers < 1:
     raise app.UsageError("--num_workers=%d: a job needs at least one worker" % FLAGS.num_workers)
   options = _options()
   candidates = [search.Candidate(())] + search.single_candidates(
-    options, (FLAGS.inter_op_parallelism_threads, FLAGS.intra_op_parallelism_threads))
-  if not FLAGS.json:
+    options, tries_threads=FLAGS.threads.inter_op is None)
+  if FLAGS.log_format != LOG_JSON:
     print("tf1ps-tune: tries %d options and then their combinations, for %d s at most. Stop other "
           "work on this machine meanwhile; its load is %.1f now." % (
-            len(candidates) - 1, FLAGS.seconds, os.getloadavg()[0]), flush=True)
+            len(candidates) - 1, TIMING.tuning_limit, os.getloadavg()[0]), flush=True)
   try:
     results, examples, lost = measure(
-      _job_flags(local.with_defaults(argv)), options, candidates, began + FLAGS.seconds)
+      _job_flags(local.with_defaults(argv)), options, candidates, began + TIMING.tuning_limit)
   finally:
-    with temporary_directory("tune"):  # removes those of chiefs that were killed
+    with temporary_directory("tune"):  # removes the directories of chiefs that were killed
       pass
-  if FLAGS.json:
+  if FLAGS.log_format == LOG_JSON:
     print(json.dumps(search.as_json(results, examples, lost)))
     return 0 if results else 1
   for name, reason in lost.items():
@@ -87,9 +99,9 @@ def _tune(argv) -> int:
 
 def _options() -> Options:
   """The options of the measured jobs; raises ValueError if they cannot work together."""
-  options = Options(config=None, **{
+  options = Options(**{
     name: getattr(FLAGS, name) for name in Options._fields
-    if name != "config" and BY_NAME[name].group in _KEPT})._replace(
+    if name in BY_NAME and BY_NAME[name].group in _KEPT})._replace(
       steps=_FOREVER, epochs=None, examples=None)
   check_options(options)
   return options
@@ -98,13 +110,9 @@ def _options() -> Options:
 def _job_flags(argv: Sequence[str]) -> List[str]:
   """The user's flags that a measured job gets as well."""
   ours = {option.name: option for option in of_program("tune")}
-  kept, position = [], 0
-  while position < len(argv):
-    name, width = local.argument(argv[position])
-    if name not in ours or ours[name].group in _KEPT and name not in _DROPPED:
-      kept += argv[position:position + width]
-    position += width
-  return kept
+  return [text for name, texts in local.arguments(argv)
+          if name not in ours or ours[name].group in _KEPT and name not in _DROPPED
+          for text in texts]
 
 
 def measure(argv: Sequence[str], options: Options, candidates: Sequence[search.Candidate],
@@ -113,14 +121,14 @@ def measure(argv: Sequence[str], options: Options, candidates: Sequence[search.C
 
   Args:
     argv: the flags of each job.
-    options: the same, as `Options`.
-    candidates: the first one is the user's flags alone.
-    until: the moment, as of `time.monotonic`, at which all ends.
+    options: the same flags, as `Options`.
+    candidates: the first has the user's flags alone.
+    until: the end of the measurement, as of `time.monotonic`.
     also: candidates to measure beside the combinations.
 
   Returns:
-    The `search.Result`s, none if the user's flags could not be measured; the examples after which
-    their losses are taken; and {name: reason} of the candidates that were not measured.
+    The `search.Result`s, or [] if the user's flags could not be measured; the number of examples
+    after which the losses are taken; and {name: reason} of the candidates that were not measured.
   """
   from tf1ps.launch import Trials
 
@@ -131,14 +139,14 @@ def measure(argv: Sequence[str], options: Options, candidates: Sequence[search.C
     first = _stage(trials, argv, options, folder, candidates, _ROUNDS, middle, _FIRST_PART)
     winners = search.best_of_each(first)
     combined = search.combinations(winners, first) + list(also)
-    names = {one.candidate.name for one in winners} | {candidates[0].name}
+    names = {winner.candidate.name for winner in winners} | {candidates[0].name}
     if combined and first:
-      trials.forget([one.name for one in candidates if one.name not in names])
-      kept = [one for one in candidates if one.name in names]
+      trials.forget([candidate.name for candidate in candidates if candidate.name not in names])
+      kept = [candidate for candidate in candidates if candidate.name in names]
       second = _stage(trials, argv, options, folder, kept + combined, _LAST_ROUNDS,
                       until, 1.0 - _FIRST_PART)
-      measured = {one.candidate.name for one in second}
-      first = second + [one for one in first if one.candidate.name not in measured]
+      measured = {result.candidate.name for result in second}
+      first = second + [result for result in first if result.candidate.name not in measured]
     return (*_with_losses(trials, first), trials.lost)
 
 
@@ -146,13 +154,15 @@ def _stage(trials, argv, options, folder, candidates, rounds, until, part) -> Li
   """Measures candidates in a part of all the time; returns their results, without losses."""
   now = time.monotonic()
   ready_until = max((now + until) / 2, until - _LEAST_ROUNDS * _TURN_TAKES * len(candidates))
-  new = [one for one in candidates if one.name not in trials.rates]
-  trials.start([lambda one=one: _trial(argv, options, folder, one) for one in new], ready_until)
-  for one in new:
-    if one.name in trials.late:
-      trials.lost[one.name] += "; --seconds=%d would probably do" % enough_seconds(
-        len(new), len(candidates), trials.start_seconds or 2 * (ready_until - now), part)
-  names = [one.name for one in candidates]
+  new = [candidate for candidate in candidates if candidate.name not in trials.rates]
+  trials.start([functools.partial(_trial, argv, options, folder, candidate) for candidate in new],
+               ready_until)
+  enough = enough_seconds(
+    len(new), len(candidates), trials.start_seconds or 2 * (ready_until - now), part)
+  for candidate in new:
+    if candidate.name in trials.late:
+      trials.lost[candidate.name] += "; tuning_limit=%d in TF1PS_TIMING would probably do" % enough
+  names = [candidate.name for candidate in candidates]
   before = {name: len(trials.rates[name]) for name in names if name in trials.rates}
   trials.measure(names, rounds, _TURN, until)
   rates = {name: trials.rates[name][count:] for name, count in before.items()
@@ -160,18 +170,19 @@ def _stage(trials, argv, options, folder, candidates, rounds, until, part) -> Li
   base = rates.get(candidates[0].name)
   if not base:
     return []
-  return [search.Result(one, rates[one.name], search.ratio_to(rates[one.name], base), float("nan"))
-          for one in candidates if rates.get(one.name)]
+  measured = [(candidate, rates.get(candidate.name)) for candidate in candidates]
+  return [search.Result(candidate, own, search.ratio_to(own, base), float("nan"))
+          for candidate, own in measured if own]
 
 
 def enough_seconds(new: int, count: int, start_seconds: float, part: float) -> int:
-  """Returns the --seconds that leave time for each start of a stage, and for its rounds.
+  """Returns the seconds for all stages that leave a stage time for its starts and its rounds.
 
   Args:
-    new: the jobs that the stage starts.
-    count: the jobs that it measures.
-    start_seconds: of each start.
-    part: of all the time that the stage has.
+    new: the number of jobs that the stage starts.
+    count: the number of jobs that it measures.
+    start_seconds: the seconds of each start.
+    part: the stage's part of all the time.
   """
   starts = new * start_seconds
   least = min(2 * starts, starts + _LEAST_ROUNDS * _TURN_TAKES * count) / part
@@ -179,13 +190,13 @@ def enough_seconds(new: int, count: int, start_seconds: float, part: float) -> i
 
 
 def _with_losses(trials, results):
-  """Returns the results with their losses, and the number of examples after which they are."""
+  """Returns the results with their losses, and the number of examples behind these."""
   from tf1ps.launch import mean_loss
 
-  runs = {one.candidate.name: trials.runs(one.candidate.name) for one in results}
-  examples = min((each[-1].examples for each in runs.values()), default=0)
-  return [one._replace(loss=mean_loss(runs[one.candidate.name], examples))
-          for one in results], examples
+  runs = {result.candidate.name: trials.runs(result.candidate.name) for result in results}
+  examples = min((done[-1].examples for done in runs.values()), default=0)
+  return [result._replace(loss=mean_loss(runs[result.candidate.name], examples))
+          for result in results], examples
 
 
 def _trial(argv, options, folder, candidate):
@@ -196,24 +207,22 @@ def _trial(argv, options, folder, candidate):
   addresses = find_free_addresses(num_ps + FLAGS.num_workers)
   shares, _ = divide_gpus(visible_gpus(), FLAGS.num_workers)
   given = [*argv, *candidate.flags, *_LIMITS]
+  own_steps = [int(flag.partition("=")[2]) for flag in candidate.flags
+               if flag.startswith("--steps_per_execution=")]
+  if options.steps_per_execution == AUTO and not own_steps:
+    given.append("--steps_per_execution=1")  # "auto" would change it within the trial
   if FLAGS.gpu_memory == BY_NAME["gpu_memory"].default:
     given.append("--gpu_memory=grow")  # all jobs are in memory together
   tasks = local.make_tasks(
     {"ps": addresses[:num_ps], "worker": addresses[num_ps:]}, given, shares, evaluator=False)
-  name = "".join(one if one.isalnum() else "_" for one in candidate.name)
-  logs, made = [], []
+  name = "".join(letter if letter.isalnum() else "_" for letter in candidate.name)
+  logs, tasks_of_trial = [], []
   for task in tasks:
     args = task.args
     if task.name.startswith("worker"):
       logs.append(os.path.join(folder, "%s_%s.steps" % (name, task.name.replace(" ", "_"))))
       args = (args[0], True, None, logs[-1])
-    made.append(task._replace(args=args, env={**task.env, **_ENVIRONMENT}))
-  steps = next((int(flag.partition("=")[2]) for flag in candidate.flags
-                if flag.startswith("--steps_per_execution=")), options.steps_per_execution)
+    tasks_of_trial.append(task._replace(args=args, env={**task.env, **_ENVIRONMENT}))
+  steps = own_steps[0] if own_steps else options.run_steps
   alone = options.is_synchronous or options.replication != BETWEEN_GRAPH  # all make one step
-  return Trial(candidate.name, made, logs[:1] if alone else logs, steps)
-
-
-def main() -> None:
-  """The console script."""
-  sys.exit(run(sys.argv[1:]))
+  return Trial(candidate.name, tasks_of_trial, logs[:1] if alone else logs, steps)

@@ -1,4 +1,4 @@
-"""The options that tf1ps-tune tries, the combinations of the good ones, and its table."""
+"""The options that tf1ps-tune tries, the combinations of the good options, and its table."""
 
 from __future__ import annotations
 
@@ -12,21 +12,18 @@ from tf1ps.training import Options, check_options
 SAME, ROUNDED, STALER = "same", "rounded to 16 bits", "staler"
 BASE = "your flags"
 _GAIN = 1.05  # the least ratio of an option that helps
-_NEAR = 0.97  # fewer flags, or an algorithm that stays the same, are preferred from here on
-_INTER, _INTRA = "inter_op_parallelism_threads", "intra_op_parallelism_threads"
-_LARGE_PACK = 2000000
+_NEAR = 0.97  # from this part of the best rate on, fewer flags, or the same algorithm, win
 
 
 class Candidate(NamedTuple):
   """Flags to try beside the user's."""
 
-  flags: Tuple[str, ...]  # none: the user's alone
-  kinds: Tuple[str, ...] = ()  # the options that they set, one or more of a table's groups
+  flags: Tuple[str, ...]  # (): the user's alone
+  kinds: Tuple[str, ...] = ()  # the options that the flags set
   learns: str = SAME
 
   @property
   def name(self) -> str:
-    """The flags as a line."""
     return " ".join(self.flags) or BASE
 
 
@@ -34,113 +31,113 @@ class Result(NamedTuple):
   """A row of the table."""
 
   candidate: Candidate
-  rates: Sequence[float]  # steps per second, one per round
+  rates: Sequence[float]  # steps per second, in each round
   ratio: float  # the median over the rounds of the ratio to the user's flags
   loss: float  # after the same number of examples
 
 
-def single_candidates(options: Options, threads: Sequence[Optional[int]], cpus: int = 0
-                      ) -> List[Candidate]:
-  """Returns the options to try one by one: those that go with the user's and change them.
+def single_candidates(options: Options, tries_threads: bool, cpus: int = 0) -> List[Candidate]:
+  """Returns the options to try by themselves: they go with the user's options and change them.
 
   Args:
     options: the user's.
-    threads: the user's thread flags, inter_op and intra_op; None: not given.
+    tries_threads: whether the user gives no number of threads.
     cpus: processors of this machine; 0: look.
   """
-  found = []
-  if list(threads) == [None, None]:
+  candidates = []
+  if tries_threads:
     for number in sorted({1, max(1, (cpus or os.cpu_count() or 1) // 4)}):
-      found.append(Candidate(("--%s=%d" % (_INTER, number), "--%s=%d" % (_INTRA, number)),
-                             ("threads",)))
+      candidates.append(Candidate(("--threads=%d" % number,), ("threads",)))
   for name, value, learns in (
       ("steps_per_execution", 4, SAME), ("steps_per_execution", 8, SAME),
-      ("pack_bytes", 0, SAME), ("pack_bytes", _LARGE_PACK, SAME),
       ("wire_dtype", "bfloat16", ROUNDED), ("wire_dtype", "float16", ROUNDED),
-      ("steps_in_flight", 2, STALER)):
+      ("overlap", 2, STALER)):
     if getattr(options, name) == value:
       continue
     try:
       check_options(options._replace(**{name: value}))
     except ValueError:
       continue  # it does not go with the user's options
-    found.append(Candidate(("--%s=%s" % (name, value),), (name,), learns))
-  return found
+    candidates.append(Candidate(("--%s=%s" % (name, value),), (name,), learns))
+  return candidates
 
 
 def best_of_each(results: Sequence[Result]) -> List[Result]:
-  """Returns the best result of each option that helps, the best one first."""
+  """Returns the best result of each option that helps, the best of all first."""
   best: Dict[tuple, Result] = {}
-  for one in results:
-    kinds = one.candidate.kinds
-    if kinds and one.ratio >= _GAIN and (kinds not in best or one.ratio > best[kinds].ratio):
-      best[kinds] = one
-  return sorted(best.values(), key=lambda one: -one.ratio)
+  for result in results:
+    kinds = result.candidate.kinds
+    if kinds and result.ratio >= _GAIN and (kinds not in best or result.ratio > best[kinds].ratio):
+      best[kinds] = result
+  return sorted(best.values(), key=lambda result: -result.ratio)
 
 
 def combinations(winners: Sequence[Result], results: Sequence[Result] = ()) -> List[Candidate]:
   """Returns the combinations to measure, without the single winners.
 
-  The best two, three and so on, of all and of those without staler gradients; all, with another
-  value of an option that helps as well; each pair of three; and all that keep the algorithm.
+  They are: the best two, three and so on, of all winners and of those without staler gradients; all
+  winners with another value of an option that helps as well; each pair of three winners; and all
+  winners that keep the algorithm.
 
   Args:
     winners: the best result of each option that helps.
-    results: those of all values.
+    results: the results of all values.
   """
-  ones = [one.candidate for one in winners]
-  fresh = [one for one in ones if STALER not in one.learns]
-  sets = [those[:count] for those in (ones, fresh) for count in range(2, len(those) + 1)]
-  for one in results:
-    if one.ratio >= _GAIN and one.candidate not in ones:
-      sets.append([one.candidate if each.kinds == one.candidate.kinds else each for each in ones])
-  if len(ones) == 3:
-    sets += [[ones[0], ones[2]], ones[1:]]
-  sets.append([one for one in ones if one.learns == SAME])
-  made: Dict[frozenset, Candidate] = {}
+  singles = [winner.candidate for winner in winners]
+  fresh = [candidate for candidate in singles if STALER not in candidate.learns]
+  sets = [best[:count] for best in (singles, fresh) for count in range(2, len(best) + 1)]
+  for result in results:
+    other = result.candidate
+    if result.ratio >= _GAIN and other not in singles:
+      sets.append([other if single.kinds == other.kinds else single for single in singles])
+  if len(singles) == 3:
+    sets += [[singles[0], singles[2]], singles[1:]]
+  sets.append([candidate for candidate in singles if candidate.learns == SAME])
+  combined: Dict[frozenset, Candidate] = {}
   for chosen in sets:
     key = frozenset(chosen)
-    if len(chosen) > 1 and key not in made:
-      made[key] = combine(chosen)
-  return list(made.values())
+    if len(chosen) > 1 and key not in combined:
+      combined[key] = combine(chosen)
+  return list(combined.values())
 
 
 def combine(chosen: Sequence[Candidate]) -> Candidate:
-  """Returns one candidate with the flags of several."""
-  learns = [name for name in (ROUNDED, STALER) if any(name in one.learns for one in chosen)]
+  """Returns a candidate with the flags of several."""
+  learns = [name for name in (ROUNDED, STALER)
+            if any(name in candidate.learns for candidate in chosen)]
   return Candidate(
-    tuple(flag for one in chosen for flag in one.flags),
-    tuple(kind for one in chosen for kind in one.kinds), ", ".join(learns) or SAME)
+    tuple(flag for candidate in chosen for flag in candidate.flags),
+    tuple(kind for candidate in chosen for kind in candidate.kinds), ", ".join(learns) or SAME)
 
 
 def ratio_to(rates: Sequence[float], base: Sequence[float]) -> float:
   """Returns the median of the ratios of rounds: two jobs of a round meet the same load."""
-  return statistics.median(one / other for one, other in zip(rates, base))
+  return statistics.median(rate / base_rate for rate, base_rate in zip(rates, base))
 
 
 def best_flags(results: Sequence[Result]) -> Tuple[Result, Optional[Result]]:
-  """Returns the best result whose gradients are not staler, and a better one of all, or None."""
-  same = _choose([one for one in results if STALER not in one.candidate.learns])
+  """Returns the best result without staler gradients, and a better result with them, or None."""
+  same = _choose([result for result in results if STALER not in result.candidate.learns])
   best = _choose(results)
   is_better = STALER in best.candidate.learns and same.ratio < _NEAR * best.ratio
   return same, best if is_better else None
 
 
 def _choose(results) -> Result:
-  """The fastest; of those that are about as fast, the one with the fewest flags."""
-  best = max(one.ratio for one in results)
-  near = [one for one in results if one.ratio >= _NEAR * best]
-  return min(near, key=lambda one: (len(one.candidate.kinds), -one.ratio))
+  """Returns the result with the fewest flags of all that are about as fast as the fastest."""
+  best = max(result.ratio for result in results)
+  near = [result for result in results if result.ratio >= _NEAR * best]
+  return min(near, key=lambda result: (len(result.candidate.kinds), -result.ratio))
 
 
 def table(results: Sequence[Result], examples: int) -> str:
-  """Returns the table, the fastest row first."""
+  """Returns the text of the table, the fastest row first."""
   head = ("ratio", "steps/s (min to max)", "gradients", "loss", "option")
   rows = [head] + [(
-    "%.2f" % one.ratio, "%s (%s to %s)" % tuple(map(_short, (
-      statistics.median(one.rates), min(one.rates), max(one.rates)))),
-    one.candidate.learns, "%.4g" % one.loss, one.candidate.name)
-    for one in sorted(results, key=lambda one: -one.ratio)]
+    "%.2f" % result.ratio, "%s (%s to %s)" % tuple(map(_short, (
+      statistics.median(result.rates), min(result.rates), max(result.rates)))),
+    result.candidate.learns, "%.4g" % result.loss, result.candidate.name)
+    for result in sorted(results, key=lambda result: -result.ratio)]
   widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
   lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
            for row in rows]
@@ -150,12 +147,12 @@ def table(results: Sequence[Result], examples: int) -> str:
 
 
 def as_json(results: Sequence[Result], examples: int, lost: Dict[str, str]) -> dict:
-  """Returns the table and the flags to use for `json.dumps`."""
+  """Returns the table and the flags to use, for `json.dumps`."""
   same, staler = best_flags(results) if results else (None, None)
   return {
-    "rows": [dict(flags=list(one.candidate.flags), steps_per_second=list(one.rates),
-                  ratio=one.ratio, gradients=one.candidate.learns,
-                  loss=None if math.isnan(one.loss) else one.loss) for one in results],
+    "rows": [dict(flags=list(result.candidate.flags), steps_per_second=list(result.rates),
+                  ratio=result.ratio, gradients=result.candidate.learns,
+                  loss=None if math.isnan(result.loss) else result.loss) for result in results],
     "examples": examples,
     "lost": lost,
     "use": None if same is None else list(same.candidate.flags),

@@ -1,8 +1,7 @@
-"""tf1ps-worker: runs a worker of a job; one of them is the chief."""
+"""tf1ps-worker: runs a worker of a job, which may be the chief."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Optional
 
@@ -10,12 +9,15 @@ from absl import flags
 
 from tf1ps.cli import app, errors, results, tasks
 from tf1ps.compat import (
+  ENDED_BY_SIGNAL,
   EXIT_FAILED,
   EXIT_PORT_TAKEN,
   EXIT_REFUSED,
   EXIT_RELEASED,
+  WARNING,
   signal_exit_code,
 )
+from tf1ps.monitoring import answer_here
 
 FLAGS = flags.FLAGS
 _SUMMARY = ("a worker; worker 0, or the chief job's task, is the chief, which initialises, saves, "
@@ -26,8 +28,10 @@ def run(argv, launched: bool = False, result_path: Optional[str] = None,
         step_log: Optional[str] = None) -> int:
   """Runs a worker.
 
-  The arguments are those of `ps.run`, the file of results.py or None, and the file in which the
-  worker notes its runs (training/step_log.py) or None.
+  Args:
+    argv, launched: as for `ps.run`.
+    result_path: the file of results.py, or None.
+    step_log: the file in which the worker notes its runs (training/step_log.py), or None.
   """
   return app.run("worker", _SUMMARY, list(argv),
                  lambda program: _train(program, launched, result_path, step_log),
@@ -37,11 +41,13 @@ def run(argv, launched: bool = False, result_path: Optional[str] = None,
 def make_options(config=None):
   """Makes and checks the `Options` of the parsed flags."""
   from tf1ps.training import Options, check_options
+  from tf1ps.transfer import pack_bytes_of_process
 
-  names = [name for name in Options._fields if name != "config"]
-  made = Options(config=config, **{name: getattr(FLAGS, name) for name in names})
-  check_options(made)
-  return made
+  names = [name for name in Options._fields if name in FLAGS]
+  options = Options(config=config, pack_bytes=pack_bytes_of_process(),
+                    **{name: getattr(FLAGS, name) for name in names})
+  check_options(options)
+  return options
 
 
 def _train(program, launched: bool, result_path: Optional[str], step_log: Optional[str]) -> int:
@@ -50,13 +56,10 @@ def _train(program, launched: bool, result_path: Optional[str], step_log: Option
                       "chief" if cluster.is_chief else "worker", cluster.task_index)
   app.prepare_tensorflow()
   from tf1ps.cluster import PortTakenError, ReleasedError
-  from tf1ps.training import check_summary_image
 
   name = "%s %d%s" % (cluster.job_name, cluster.task_index, " (chief)" if cluster.is_chief else "")
-  config = tasks.make_config(cluster)
+  config = tasks.make_config(is_worker=True)
   options = make_options(config)
-  if cluster.is_chief:
-    check_summary_image(FLAGS.summary_image)
   outcome, code, for_launcher, trains = None, 0, None, threading.Event()
   try:
     server = tasks.start_server(
@@ -65,13 +68,14 @@ def _train(program, launched: bool, result_path: Optional[str], step_log: Option
     from tf1ps.training import train
 
     try:
-      if options.replication == "in_graph" and not cluster.is_chief:
-        print("%s: serving at %s" % (name, cluster.task.address))
-        server.join(exit=False)
-        reason = server.end_reason
-      else:
-        outcome = train(program, server, options, on_session=trains.set, step_log=step_log)
-        reason = outcome.reason
+      with answer_here("" if cluster.ps else cluster.task.address):
+        if options.replication == "in_graph" and not cluster.is_chief:
+          print("%s: serving at %s" % (name, cluster.task.address))
+          server.join(exit=False)
+          reason = server.end_reason
+        else:
+          outcome = train(program, server, options, on_session=trains.set, step_log=step_log)
+          reason = outcome.reason
     except JobFailedError as error:
       outcome, code = error.outcome, EXIT_FAILED
       reason = "%s, and the job failed: %s" % (outcome.reason, error)
@@ -80,7 +84,7 @@ def _train(program, launched: bool, result_path: Optional[str], step_log: Option
   except (Exception, SystemExit, KeyboardInterrupt) as error:
     signum = errors.signal_of(error)
     if signum is not None:
-      reason, code = "ended by signal %d" % signum, signal_exit_code(signum)
+      reason, code = ENDED_BY_SIGNAL + str(signum), signal_exit_code(signum)
     else:
       if isinstance(error, ReleasedError):
         for_launcher = EXIT_RELEASED
@@ -116,14 +120,11 @@ def _report(outcome, cluster, result_path) -> None:
   again = "" if outcome.again is None else "; trained on more than once: %d" % outcome.again
   print("global step %d in %.1f s; examples by worker: %s%s" % (
     outcome.global_step, outcome.seconds,
-    ", ".join("%s: %d" % each for each in examples.items()), again))
+    ", ".join("%s: %d" % entry for entry in examples.items()), again))
   print(format_evaluation(outcome.evaluation))
+  if outcome.warning:
+    print(WARNING + outcome.warning)
   if result_path is not None:
     results.write_result(result_path, results.JobResult(
       outcome.global_step, outcome.evaluation.metrics,
       outcome.checkpoint, examples, outcome.seconds))
-
-
-def main() -> None:
-  """The console script."""
-  app.leave(run(sys.argv[1:]))

@@ -1,7 +1,7 @@
 """Describes a cluster, starts its servers, and opens sessions whose waits have limits.
 
 A `Cluster` is the checked description from flags, `TF_CONFIG`, a scheduler or a ClusterSpec.
-`Server` starts one of its tasks. A caller can always leave a `BoundedSession`, also while a task is
+`Server` starts a task of it. A caller can always leave a `BoundedSession`, also while a task is
 gone.
 """
 
@@ -15,7 +15,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "connections": ["count_connections"],
   "description": ["EVALUATOR", "Cluster", "ClusterError", "Task", "nearest_name",
                   "parse_address"],
-  "holder": ["TaskHeldError", "this_process"],
+  "held_task": ["TaskHeldError", "this_process"],
   "lifecycle_hook": ["LifecycleHook", "RecoverableSession"],
   "network": [
     "UnknownHostError", "bypass_proxy", "exposure_warning", "names_to_dial", "outside_address",
@@ -29,13 +29,13 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "AUTO_RESOLVER", "DEFAULT_PORT", "FoundCluster", "JobCounts", "RESOLVERS", "make_tf_config",
     "resolve_environment", "with_chief"],
   "server": [
-    "JobLostError", "PortTakenError", "ReleasedError", "Server", "ServerRecord", "as_task",
-    "job_container", "latest_record", "on_server", "record_of", "record_of_task",
-    "register_end_waiter"],
+    "JobLostError", "PortTakenError", "ReleasedError", "Server", "ServerClusterError",
+    "ServerRecord", "as_task", "job_container", "latest_record", "on_server", "record_of",
+    "record_of_task", "register_end_waiter"],
   "session": ["BoundedSession"],
   "session_config": [
-    "filters_show_task", "keepalive_environment", "make_device_filters", "make_session_config",
-    "make_small_config"],
-  "signals": ["ENDING_SIGNALS", "SignalQueue", "SignalWatch", "leave_now", "raise_exit"],
+    "filters_show_task", "grpc_environment", "make_device_filters", "make_session_config",
+    "make_small_config", "without_placement_log"],
+  "signals": ["ExitWatch", "SignalQueue", "SignalWatch", "leave_now", "raise_exit"],
   "versions": ["VersionError", "check_versions"],
 })

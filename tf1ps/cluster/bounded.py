@@ -3,7 +3,7 @@
 Some calls of TensorFlow wait without a limit: a server whose ps has no address, the first run of a
 session, the close of a session whose ps died. No other thread can end such a call. So the call runs
 in a daemon thread, and the caller continues after the limit. A thread whose call has returned waits
-for the next call, because to start one takes longer than many a call; a thread that is left behind
+for the next call, because to start a thread takes longer than many a call; a thread left behind
 ends with its call.
 
 On TensorFlow 2, the close of a session that returns while the interpreter exits aborts the process.
@@ -80,8 +80,8 @@ def _await_calls() -> None:
 atexit.register(_await_calls)
 
 
-class _Helper:
-  """A daemon thread that makes calls, one after the other."""
+class _CallThread:
+  """A daemon thread that makes calls in the order in which they come."""
 
   def __init__(self):
     self.calls, self._results = queue.SimpleQueue(), queue.SimpleQueue()
@@ -98,11 +98,11 @@ class _Helper:
     raise LimitExceeded("%s did not end within %g s" % (what, round(limit, 1)))
 
 
-_idle: List[_Helper] = []  # helpers that wait for a call
+_idle: List[_CallThread] = []  # helpers that wait for a call
 
 
 def _forget_threads() -> None:
-  """A fork has none of the threads; one of them may have held the lock."""
+  """A fork has none of the threads; a thread may have held the lock."""
   global _awaited, _has_ended
   _idle.clear()
   _awaited, _has_ended = 0, threading.Condition()
@@ -116,7 +116,7 @@ def _take_helper():
   try:
     return _idle.pop()
   except IndexError:
-    return _Helper()
+    return _CallThread()
 
 
 def _make_calls(calls, results):

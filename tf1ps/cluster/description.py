@@ -1,9 +1,9 @@
 """A job's cluster: its tasks, and the task that this process is.
 
-Flags, TF_CONFIG and a ClusterSpec all become one `Cluster` (see parsing.py). A `Cluster` is checked
+Flags, TF_CONFIG and a ClusterSpec all become a `Cluster` (see parsing.py). A `Cluster` is checked
 where it is made, so that every other function can rely on it. The checks run in this order:
 
-  1. the jobs: devices can carry their names, none is empty, one of them trains;
+  1. the jobs: devices can carry their names, no job is empty, a job trains;
   2. their tasks: no negative index, a host and a port for each, no address twice;
   3. this task: its job and its index exist;
   4. the workers of this job.
@@ -35,11 +35,11 @@ _MAX_PORT = 65535
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # TensorFlow ends the process ("Invalid device name") for any other name.
 _JOB_NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")
-# Names that other systems use. "master" becomes "chief" where there is no master.
+# Names that other systems use. "master" becomes "chief" in a cluster without a master.
 _OTHER_NAMES = {
-    "parameter_server": "ps", "parameterserver": "ps", "param_server": "ps", "pserver": "ps",
-    "server": "ps", "trainer": "worker", "slave": "worker", "replica": "worker",
-    "master": "chief", "leader": "chief", "eval": "evaluator", "validator": "evaluator",
+  "parameter_server": "ps", "parameterserver": "ps", "param_server": "ps", "pserver": "ps",
+  "server": "ps", "trainer": "worker", "slave": "worker", "replica": "worker",
+  "master": "chief", "leader": "chief", "eval": "evaluator", "validator": "evaluator",
 }
 
 
@@ -48,15 +48,23 @@ class ClusterError(Error, ValueError):
 
 
 class Address(NamedTuple):
-  """The parts of one address."""
+  """The parts of an address."""
+
   host: str  # a host's name, an IPv4 address, or an IPv6 address without its brackets
-  port: int  # 0 lets the system choose one
+  port: int  # 0 lets the system choose
+
+  @property
+  def machine(self) -> str:
+    """The host in lower case; "localhost" for each name of the own host."""
+    host = self.host.lower()
+    return "localhost" if host in _LOOPBACK else host
 
 
 class Task(NamedTuple):
-  """One task of a job."""
+  """A task of a job."""
+
   job: str
-  index: int
+  index: int  # type: ignore[assignment]  # in place of tuple.index
   address: str  # "host:port"; empty for an evaluator that was given none
 
   @property
@@ -97,7 +105,7 @@ class Cluster:
     _check_job_workers(self, origin)
 
   def tasks(self, job: Optional[str] = None) -> List[Task]:
-    """Returns the tasks of one job (none if there is no such job), or all that run servers."""
+    """Returns the tasks of a job ([] for an unknown job), or all that run servers."""
     if job is None:
       return [task for name in sorted(self.jobs) for task in self.tasks(name)]
     addresses = self.jobs.get(job)
@@ -106,12 +114,12 @@ class Cluster:
     return [Task(job, index, address) for index, address in sorted((addresses or {}).items())]
 
   def find(self, job: str, index: int) -> Task:
-    """Returns one task; raises ClusterError if the cluster has no such task."""
+    """Returns a task; raises ClusterError if the cluster has no such task."""
     for task in self.tasks(job):
       if task.index == index:
         return task
     known = ", ".join(task.name for task in self.tasks())
-    raise ClusterError(f"there is no /job:{job}/task:{index} in the cluster, which has {known}")
+    raise ClusterError(f"the cluster has no /job:{job}/task:{index}, only {known}")
 
   @property
   def task(self) -> Task:
@@ -129,7 +137,7 @@ class Cluster:
   def chief(self) -> Task:
     """The task that initialises and saves.
 
-    The task of the chief or master job if there is one, else the lowest worker of this job, else
+    The task of the chief or master job if any, else the lowest worker of this job, else
     the lowest task of the first other job.
 
     Raises:
@@ -147,7 +155,7 @@ class Cluster:
 
   @property
   def replicas(self) -> List[Task]:
-    """The tasks that train: the chief job's task first if there is one, then this job's workers."""
+    """The tasks that train: that of the chief job, if any, then the workers of this job."""
     trainers = self.tasks(self._chief_job())[:1] + self._workers()
     return trainers or self.tasks(self._other_job())
 
@@ -202,15 +210,15 @@ class Cluster:
     for job, index in sorted(set(here) | set(there)):
       mine, other = here.get((job, index)), there.get((job, index))
       if other is None:
-        sentences.append(f"there is no {job} {index} there ({mine} here)")
+        sentences.append(f"{job} {index} is {mine} here and missing there")
       elif mine is None:
-        sentences.append(f"there is no {job} {index} here ({other} there)")
+        sentences.append(f"{job} {index} is missing here and {other} there")
       elif mine != other:
         sentences.append(f"{job} {index} is {mine} here and {other} there")
     return sentences
 
   def describe(self) -> str:
-    """Returns the cluster as text: one line per job, then the line of this task."""
+    """Returns the cluster as text: a line per job, then the line of this task."""
     jobs = sorted(self.jobs) + ([EVALUATOR] if self.evaluators else [])
     lines = [f"{job}: {_addresses(self.tasks(job))}" for job in jobs]
     if self.job_workers is not None:
@@ -225,7 +233,7 @@ class Cluster:
 
 
 def _addresses(tasks):
-  """Returns the addresses of one job, with their indices where these have gaps."""
+  """Returns the addresses of a job, with their indices where these have gaps."""
   if [task.index for task in tasks] == list(range(len(tasks))):
     return ", ".join(task.address for task in tasks)
   return ", ".join(f"{task.index} is {task.address}" for task in tasks)
@@ -245,7 +253,8 @@ def parse_address(text: str, source: str, allow_zero: bool = False) -> Address:
   if not isinstance(text, str):
     raise ClusterError(f'{source}: {text!r} is not a string: write "host:port"')
   if not text:
-    raise ClusterError(f"{source}: an address is empty: write host:port, one comma between two")
+    raise ClusterError(
+      f"{source}: an address is empty: write host:port, with a comma between addresses")
   if re.search(r"\s", text):
     raise ClusterError(f"{source}: {text!r} has a blank in it: write host:port without blanks")
   if "://" in text:
@@ -290,7 +299,6 @@ def _is_ipv6(host):
 
 
 def _parse_port(port, text, source, allow_zero):
-  """Returns the port as a number."""
   if not port:
     raise ClusterError(f'{source}: "{text}" has no port: write host:port, as in "{text}2222"')
   if not re.fullmatch("[0-9]+", port):
@@ -299,10 +307,10 @@ def _parse_port(port, text, source, allow_zero):
   number = int(port)
   if number > _MAX_PORT:
     raise ClusterError(f'{source}: the port of "{text}" is above {_MAX_PORT} (TensorFlow would '
-                       f"listen on {number % (_MAX_PORT + 1)}): take one from 1 to {_MAX_PORT}")
+                       f"listen on {number % (_MAX_PORT + 1)}): give a port from 1 to {_MAX_PORT}")
   if number == 0 and not allow_zero:
-    raise ClusterError(f'{source}: the port of "{text}" is 0, so that the system would choose one '
-                       f"that no other task knows: take one from 1 to {_MAX_PORT}")
+    raise ClusterError(f'{source}: the port of "{text}" is 0, so that the system would choose a '
+                       f"port that no other task knows: give a port from 1 to {_MAX_PORT}")
   return number
 
 
@@ -316,7 +324,7 @@ class Origin:
     self._source = source
     names = {FLAGS: ("--job_name", "--task_index"), CLUSTER_SPEC: ("job_name", "task_index")}
     self.job_name, self.task_index = names.get(
-        source, (f"{source} task.type", f"{source} task.index"))
+      source, (f"{source} task.type", f"{source} task.index"))
 
   def job(self, job: str) -> str:
     """Returns where the addresses of a job were written."""
@@ -325,7 +333,7 @@ class Origin:
     return f"ClusterSpec {job}" if self._source == CLUSTER_SPEC else f"{self._source} cluster.{job}"
 
   def address(self, job: str, index: int) -> str:
-    """Returns where one address was written."""
+    """Returns where an address was written."""
     return self.job(job) if self._source == FLAGS else f"{self.job(job)}[{index}]"
 
 
@@ -339,11 +347,11 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
   plain = name.lower().replace("-", "_")
   guess = _OTHER_NAMES.get(plain, plain)
   close = [guess] if guess in known else difflib.get_close_matches(guess, sorted(known), 1, 0.5)
-  return f'did you mean "{close[0]}"?' if close else f"it is one of {_names(known)}"
+  return f'did you mean "{close[0]}"?' if close else f"give one of {_names(known)}"
 
 
 def _check_jobs(cluster, origin):
-  """Checks the jobs: their names, that each has tasks, and that one trains."""
+  """Checks the jobs: their names, that each has tasks, and that a job trains."""
   for job in sorted(cluster.jobs, key=str):
     if not isinstance(job, str) or not _JOB_NAME.fullmatch(job):
       raise ClusterError(f"{origin.job(job)}: {job!r} is not a job name: it begins with a letter "
@@ -377,32 +385,28 @@ def _check_tasks(cluster, origin):
     address = parse_address(task.address, where, allow_zero=alone)
     if address.port == 0:
       continue
-    host = address.host.lower()
-    place = ("localhost" if host in _LOOPBACK else host, address.port)
+    place = (address.machine, address.port)
     if place in seen:
       other = seen[place]
       raise ClusterError(
-          f"{where}: {task.address} of {task.name} is already the address of {other.name} "
-          f"({origin.address(other.job, other.index)}): each task needs its own")
+        f"{where}: {task.address} of {task.name} is already the address of {other.name} "
+        f"({origin.address(other.job, other.index)}): each task needs its own")
     seen[place] = task
 
 
 def _check_this_task(cluster, origin):
-  """Checks this task: its job and its index."""
   job, index = cluster.job_name, cluster.task_index
   described = cluster.source != CLUSTER_SPEC  # by flags or TF_CONFIG, whose jobs have fixed names
   known_jobs = set(cluster.jobs) | ({EVALUATOR} if described else set())
   if job is None or job == "":
-    raise ClusterError(f"{origin.job_name} is missing: it is one of {_names(known_jobs)}")
+    raise ClusterError(f"{origin.job_name} is missing: give one of {_names(known_jobs)}")
   if not isinstance(job, str):
     raise ClusterError(f"{origin.job_name}: {job!r} is not a string: give the name of a job")
   if job not in known_jobs:
     if described and job in ("chief", "master", "worker", "ps"):
       raise ClusterError(f'{origin.job_name} is "{job}", but {origin.job(job)} is not given: give '
                          f"it, or use one of {_names(known_jobs)}")
-    raise ClusterError(
-      f'{origin.job_name}: there is no job "{job}": {nearest_name(job, known_jobs)}'
-    )
+    raise ClusterError(f'{origin.job_name}: "{job}" is not a job: {nearest_name(job, known_jobs)}')
   if index is None:
     raise ClusterError(f"{origin.task_index} is missing: give this task's index in its job, from 0")
   if isinstance(index, bool) or not isinstance(index, int):
@@ -425,19 +429,19 @@ def _range(job, known):
 
 
 def _check_job_workers(cluster, origin):
-  """Checks the workers of this job: they exist, and this task, if a worker, is one of them."""
+  """Checks the workers of this job: they exist, and this task, if a worker, is among them."""
   if cluster.job_workers is None:
     return
   known = [task.index for task in cluster.tasks("worker")]
   if not known:
-    raise ClusterError("--job_workers is given, but there are no workers: give "
+    raise ClusterError("--job_workers is given, but the cluster has no workers: give "
                        f"{origin.job('worker')}, or leave it out")
   if not cluster.job_workers:
     raise ClusterError(f"--job_workers names no worker: {_range('worker', known)}")
   for index in cluster.job_workers:
     if index not in known:
-      raise ClusterError(f"--job_workers: there is no worker {index}: {_range('worker', known)}")
+      raise ClusterError(f"--job_workers: worker {index} does not exist: {_range('worker', known)}")
   if cluster.job_name == "worker" and cluster.task_index not in cluster.job_workers:
     names = ", ".join(str(index) for index in cluster.job_workers)
-    raise ClusterError(f"{origin.task_index}: worker {cluster.task_index} is not one of "
-                       f"--job_workers, which names {names}: start it with the job it belongs to")
+    raise ClusterError(f"{origin.task_index}: worker {cluster.task_index} is not in --job_workers, "
+                       f"which names {names}: start it with the job it belongs to")

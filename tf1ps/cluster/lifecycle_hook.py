@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 
 class RecoverableSession:
-  """A session of a job: after a failure a new session inside it takes the place of the old one."""
+  """A session of a job: after a failure a new session inside it replaces the old session."""
 
   def call_inside(self, function: Callable) -> Any:
     """Calls function(session) with the session inside; returns the result."""
@@ -28,7 +28,7 @@ class LifecycleHook(tf.train.SessionRunHook):
     (before_run, after_run)
     before_save, texts_beside_checkpoint    the chief, at each checkpoint
     on_end_of_data          a step has raised OutOfRangeError: for every hook
-    begin_next_pass         then for one hook after the other, until one returns True
+    begin_next_pass         then hook by hook, until a hook returns True
     finish_steps            the loop has ended without an error
     leave                   then, before this task reports its end
     end_all                 then on the chief, once all other workers have left
@@ -37,7 +37,7 @@ class LifecycleHook(tf.train.SessionRunHook):
   A hook overrides those that it needs. Each of them does nothing here.
   """
 
-  def on_join(self, lifecycle) -> None:
+  def on_join(self, lifecycle: Any) -> None:
     """Called with the `session.SessionLifecycle` that this hook takes part in."""
 
   def on_state_begun(self, session: tf.Session, checkpoint: Optional[str]) -> None:
@@ -53,14 +53,16 @@ class LifecycleHook(tf.train.SessionRunHook):
     """Returns texts to keep in files beside a checkpoint, by the files' suffix."""
     return {}
 
-  def on_end_of_data(self, session, error: tf.errors.OutOfRangeError) -> None:
+  def on_end_of_data(self, session: tf.train.MonitoredSession,
+                     error: tf.errors.OutOfRangeError) -> None:
     """Called with the `session.MonitoredSession` and the error of the step."""
 
-  def begin_next_pass(self, session, error: tf.errors.OutOfRangeError) -> bool:
+  def begin_next_pass(self, session: tf.train.MonitoredSession,
+                      error: tf.errors.OutOfRangeError) -> bool:
     """Returns whether there are data again, so that the step is made again."""
     return False
 
-  def finish_steps(self, session) -> None:
+  def finish_steps(self, session: tf.train.MonitoredSession) -> None:
     """Ends steps that run beside the loop. What it raises ends training as a step's error does."""
 
   def leave(self, session: tf.Session, finished: bool = True) -> None:

@@ -2,7 +2,7 @@
 
 TensorFlow's servers dial each other through gRPC, which obeys `http_proxy`: with a proxy in the
 environment a cluster on 127.0.0.1 hangs without a limit, on 1.15 and on 2.21. The probe uses no
-proxy and would find such a cluster healthy. `no_proxy` with the cluster's hosts mends it.
+proxy and would find such a cluster healthy. `no_proxy` with the cluster's hosts fixes it.
 
 The servers also listen on every interface, whatever their address says, and authenticate nobody.
 This machine can only tell whether it has an interface besides the loopback.
@@ -32,11 +32,11 @@ _RESERVED = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
 class UnknownHostError(Error, RuntimeError):
-  """The name of a task's host was not found within the limit."""
+  """The name of a task's host was not resolved within the limit."""
 
 
 def names_to_dial(cluster: Cluster) -> List[Task]:
-  """Returns the tasks that this one dials: itself, and the ps unless it is one.
+  """Returns the tasks that this task dials: itself, and the ps unless it is a ps.
 
   A ps answers the workers and dials them later. An evaluator dials nobody.
   """
@@ -87,7 +87,7 @@ def _problem_of_name(host: str) -> str:
 
 
 def bypass_proxy(tasks: Iterable[Task], environ: Optional[MutableMapping[str, str]] = None) -> None:
-  """Excepts the hosts of a cluster's tasks from the proxy in the environment, if there is one.
+  """Excepts the hosts of a cluster's tasks from the proxy in the environment, if any.
 
   It changes `environ`, or this process's environment, so call it before a server starts. A task
   with encrypted links keeps their proxy.
@@ -106,7 +106,7 @@ def bypass_proxy(tasks: Iterable[Task], environ: Optional[MutableMapping[str, st
 def exposure_warning(cluster: Cluster) -> Optional[str]:
   """Returns a warning that this task's server can be reached from outside this machine, or None.
 
-  None if this machine has no route to another one, and for an evaluator, which has no server.
+  None if this machine has no route to another machine, and for an evaluator, which has no server.
   """
   task = cluster.task
   if task.job not in cluster.jobs:
@@ -118,7 +118,7 @@ def exposure_warning(cluster: Cluster) -> Optional[str]:
   which = f"port {port}" if port else "a port that the system chooses"
   return (f"{task.name} listens on {which} of every interface, {address} too, as all TensorFlow "
           "servers do: anyone who can connect can run anything here. "
-          "See docs/security.md.")
+          "See `tf1ps docs security`.")
 
 
 def outside_address() -> Optional[str]:
@@ -133,8 +133,8 @@ def outside_address() -> Optional[str]:
         address = probe.getsockname()[0]
     except OSError:
       continue  # no such family here, or no route
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if not found.is_loopback and not found.is_unspecified:
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if not parsed.is_loopback and not parsed.is_unspecified:
       return address
   return None
 
@@ -149,13 +149,13 @@ def is_loopback(address: str) -> bool:
 
 
 def is_of_this_machine(address: str) -> bool:
-  """Whether an interface of this machine has an address; True for a name that is not found."""
+  """Whether an interface of this machine has an address; True for an unknown name."""
   host = parse_address(address, "address", allow_zero=True).host
   try:
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+    places = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
   except OSError:
     return True
-  for family, kind, protocol, _, place in found:
+  for family, kind, protocol, _, place in places:
     try:
       with socket.socket(family, kind, protocol) as probe:
         probe.bind(place)

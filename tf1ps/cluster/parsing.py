@@ -10,10 +10,10 @@ TF_CONFIG is the JSON text that schedulers put into the environment:
   {"cluster": {"chief": ["host:port"], "worker": [...], "ps": [...], "evaluator": [...]},
    "task": {"type": "worker", "index": 0}}
 
-Both dialects are read: with a chief job ("master" is its old name and becomes "chief"), and without
-one, where worker 0 is the chief. The evaluator may stand inside `cluster` or only be a task's type.
-The TF_CONFIG of an evaluator may name no other task, or have no `cluster`, since an evaluator talks
-to no task. An index may be a number or its text.
+Both dialects are read. In the first, the job "chief" ("master" is its old name and becomes "chief")
+is the chief; in the second, worker 0 is. The evaluator may stand in `cluster`, or only be a task's
+type. An evaluator talks to no task, so its TF_CONFIG may name no other task, or lack `cluster`. An
+index is a number or its text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import dataclasses
 import json
 import operator
 import re
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 from tf1ps.cluster.description import (
   CLUSTER_SPEC,
@@ -33,6 +33,9 @@ from tf1ps.cluster.description import (
   Origin,
   nearest_name,
 )
+
+if TYPE_CHECKING:  # a command line answers before TensorFlow is there
+  import tensorflow.compat.v1 as tf
 
 Hosts = Union[None, str, Sequence[str]]
 Workers = Union[None, str, Sequence[int]]
@@ -51,34 +54,29 @@ def resolve_cluster(
   tf_config: Optional[str] = None, needs_ps: Union[bool, str] = False,
   implied_job: Optional[str] = None, source: str = _TF_CONFIG,
 ) -> Cluster:
-  """Makes the cluster from flags, TF_CONFIG, or both.
-
-    1. TF_CONFIG alone, or flags alone: that is the description.
-    2. Both: TF_CONFIG is the description, and each flag that was given must agree with it.
-    3. Neither: an error that shows both ways to describe a cluster.
+  """Makes the cluster from flags, from TF_CONFIG, or from TF_CONFIG and flags that agree with it.
 
   Args:
-    ps_hosts: The addresses of the ps, a text with commas or a list; None, "" and [] mean that the
-      flag is absent. The same holds for the other two.
-    worker_hosts: The addresses of the workers.
-    chief_hosts: The address of a chief beside the workers; without one, worker 0 is the chief.
-    job_name: This task's job: "ps", "worker", "chief" ("master" is its old name) or "evaluator".
+    ps_hosts: the addresses of the ps, a text with commas or a list; None, "" and [] mean that the
+      flag is absent, here and in the other two.
+    worker_hosts: the addresses of the workers.
+    chief_hosts: the address of a chief beside the workers; None: worker 0 is the chief.
+    job_name: this task's job: "ps", "worker", "chief" ("master" is its old name) or "evaluator".
       None or "": the value of `implied_job`.
-    task_index: This task's index in its job. None: 0 where the job has one task, else an error.
-    job_workers: The workers that belong to this job, as in `parse_job_workers`; None: all.
+    task_index: this task's index in its job; None: 0, if the job has no other task.
+    job_workers: the workers that belong to this job, as in `parse_job_workers`; None: all.
       TF_CONFIG has no key for it.
-    tf_config: The text of TF_CONFIG; None and "" mean that it is absent.
-    needs_ps: Whether there must be a ps; a text names the reason, as "between_graph".
-    implied_job: The job that the program runs: "ps", "worker" (the chief runs it, too) or
+    tf_config: the text of TF_CONFIG; None and "" mean that it is absent.
+    needs_ps: whether the cluster must have a ps; a text names the reason, as "between_graph".
+    implied_job: the job that the program runs: "ps", "worker" (the chief runs it, too) or
       "evaluator". None: any.
-    source: The origin of `tf_config`, for errors; "Slurm", for one.
+    source: the origin of `tf_config`, for errors, such as "Slurm".
 
   Returns:
     A `Cluster`; its `source` is "flags", `source` or "flags and TF_CONFIG".
 
   Raises:
-    ClusterError: If there is no description, if two contradict each other or the program, and for
-      every cluster that cannot work.
+    ClusterError: the description is missing, contradicts itself or the program, or cannot work.
   """
   given = {"ps": ps_hosts, "worker": worker_hosts, "chief": chief_hosts}
   hosts = {job: split_hosts(value) for job, value in given.items() if split_hosts(value)}
@@ -94,8 +92,8 @@ def resolve_cluster(
                           job_workers)
   else:
     raise ClusterError(
-        "no cluster is described: give --ps_hosts, --worker_hosts, --job_name and --task_index, or "
-        f"set TF_CONFIG in the environment to {_EXAMPLE}")
+      "no cluster is described: give --ps_hosts, --worker_hosts, --job_name and --task_index, or "
+      f"set TF_CONFIG in the environment to {_EXAMPLE}")
   if needs_ps and not cluster.ps:
     user = needs_ps if isinstance(needs_ps, str) else "this replication"
     raise ClusterError(f"{user} needs at least one ps: give {Origin(cluster.source).job('ps')}")
@@ -113,7 +111,7 @@ def _from_flags(hosts, job_name, task_index, job_workers):
 
 
 def _check_agreement(cluster, hosts, job_name, task_index):
-  """Refuses a flag that contradicts TF_CONFIG, or a resolver."""
+  """Refuses a flag that contradicts the description in the environment."""
   source = cluster.source
   for job, addresses in hosts.items():
     _check_same(f"--{job}_hosts", ",".join(map(str, addresses)),
@@ -125,7 +123,6 @@ def _check_agreement(cluster, hosts, job_name, task_index):
 
 
 def _check_same(flag, value, source, key, other):
-  """Refuses a flag whose value differs from its key in TF_CONFIG."""
   if value != other:
     theirs = f"{source} has no {key}" if other == "" else f'{source} {key} is "{other}"'
     raise ClusterError(f'{flag} is "{value}", but {theirs}: make them the same, or leave one out')
@@ -147,7 +144,6 @@ def _check_program(job_name, implied_job, where, also=""):
 
 
 def _default_job(hosts, implied_job):
-  """Returns the job of a task without --job_name."""
   if implied_job == "worker" and "worker" not in hosts and "chief" in hosts:
     return "chief"
   return implied_job
@@ -174,7 +170,7 @@ def parse_job_workers(text: Workers) -> Optional[Tuple[int, ...]]:
     return None
   if not isinstance(text, str):
     return tuple(sorted(set(text)))
-  indices = set()
+  indices: Set[int] = set()
   for part in text.split(","):
     # Five digits are more workers than ports; a slip of the finger must not fill the memory.
     match = re.fullmatch(r"\s*([0-9]{1,5})(?:\s*-\s*([0-9]{1,5}))?\s*", part)
@@ -192,13 +188,16 @@ def parse_job_workers(text: Workers) -> Optional[Tuple[int, ...]]:
 def from_tf_config(text: str, job_workers: Workers = None, source: str = _TF_CONFIG) -> Cluster:
   """Makes the cluster from the JSON text of TF_CONFIG; its chief's job is called "chief".
 
-  Raises ClusterError if the text is not of the form above, and for a cluster that cannot work.
   `job_workers` and `source` are as for `resolve_cluster`.
+
+  Raises:
+    ClusterError: the text has another form, or the cluster cannot work.
   """
   config = _parse(text)
   jobs = _jobs(_cluster_object(config))
   task = _object(config, "task")
-  job_name, task_index = _job_name(task), _task_index(task)
+  job_name = _job_name(task)
+  task_index: Any = _task_index(task)  # None is refused with the cluster
   evaluators = jobs.pop(EVALUATOR, {})
   if job_name in ("master", "chief"):
     job_name = "master" if "master" in jobs else "chief"
@@ -207,29 +206,40 @@ def from_tf_config(text: str, job_workers: Workers = None, source: str = _TF_CON
   if "master" not in jobs:
     return cluster
   return dataclasses.replace(
-      cluster, jobs={"chief" if job == "master" else job: tasks for job, tasks in jobs.items()},
-      job_name="chief" if job_name == "master" else job_name)
+    cluster, jobs={"chief" if job == "master" else job: tasks for job, tasks in jobs.items()},
+    job_name="chief" if job_name == "master" else job_name)
 
 
 def _parse(text):
-  """Returns the object that the text holds."""
   try:
     config = json.loads(text)
   except json.JSONDecodeError as error:
     near = text[max(0, error.pos - 20):error.pos + 20]
     raise ClusterError(f"TF_CONFIG is not JSON: {error.msg} at line {error.lineno}, column "
                        f"{error.colno}, near {near!r}: write {_EXAMPLE}") from error
+  except RecursionError as error:
+    raise ClusterError(f"TF_CONFIG is nested too deeply to be read: write {_EXAMPLE}") from error
+  except ValueError as error:  # a number of thousands of digits
+    raise ClusterError(f"TF_CONFIG cannot be read: {error}: write {_EXAMPLE}") from error
   if not isinstance(config, dict):
-    raise ClusterError(f"TF_CONFIG is not an object, but {json.dumps(config)}: write {_EXAMPLE}")
+    raise ClusterError(f"TF_CONFIG is not an object, but {_shown(config)}: write {_EXAMPLE}")
   return config
 
 
+def _shown(value) -> str:
+  """The JSON text of a value, for errors; a long text is cut."""
+  try:
+    text = json.dumps(value)
+  except RecursionError:
+    return "a value of very many levels"
+  return text if len(text) <= 200 else text[:200] + "..."
+
+
 def _object(config, key):
-  """Returns an entry that must be an object."""
   if key not in config:
     raise ClusterError(f'TF_CONFIG has no "{key}", only {_names(config)}: write {_EXAMPLE}')
   if not isinstance(config[key], dict):
-    raise ClusterError(f'TF_CONFIG {key} is not an object, but {json.dumps(config[key])}: '
+    raise ClusterError(f'TF_CONFIG {key} is not an object, but {_shown(config[key])}: '
                        f"write {_EXAMPLE}")
   return config[key]
 
@@ -250,8 +260,7 @@ def _jobs(cluster):
   """Returns {job: {index: address}}."""
   for job in cluster:
     if job not in _JOBS:
-      raise ClusterError(f'TF_CONFIG cluster: there is no job "{job}": '
-                         f"{nearest_name(job, _JOBS)}")
+      raise ClusterError(f'TF_CONFIG cluster: "{job}" is not a job: {nearest_name(job, _JOBS)}')
   if "master" in cluster and "chief" in cluster:
     raise ClusterError('TF_CONFIG cluster has both "master" and "chief", which are names of the '
                        'same job: keep "chief"')
@@ -268,7 +277,7 @@ def _job_name(task):
                        '{"type": "worker", "index": 0}')
   job_name = task["type"]
   if job_name not in _JOBS:
-    raise ClusterError(f"TF_CONFIG task.type: there is no job {json.dumps(job_name)}: "
+    raise ClusterError(f"TF_CONFIG task.type: {_shown(job_name)} is not a job: "
                        f"{nearest_name(str(job_name), _JOBS)}")
   return job_name
 
@@ -279,34 +288,38 @@ def _task_index(task) -> Optional[int]:
     return None
   index = parse_index(task["index"])
   if index is None:
-    raise ClusterError(f"TF_CONFIG task.index: {json.dumps(task['index'])} is not an integer: give "
+    raise ClusterError(f"TF_CONFIG task.index: {_shown(task['index'])} is not an integer: give "
                        "this task's index in its job, from 0")
   return index
 
 
-def from_cluster_spec(server_or_cluster_def, job_name: Optional[str] = None,
-                      task_index: Optional[int] = None,
-                      job_workers: Optional[Sequence[int]] = None) -> Cluster:
+def from_cluster_spec(
+  server_or_cluster_def: Union[
+    tf.train.ServerDef, tf.train.ClusterDef, tf.train.ClusterSpec, dict],
+  job_name: Optional[str] = None, task_index: Optional[int] = None,
+  job_workers: Optional[Sequence[int]] = None,
+) -> Cluster:
   """Makes the cluster from a description as for `tf.train.Server`; returns a `Cluster`.
 
   The jobs keep their names, and a sparse job keeps the gaps between its indices.
 
   Args:
-    server_or_cluster_def: A `tf.train.ServerDef`, `ClusterDef` or `ClusterSpec`, or a dict from a
+    server_or_cluster_def: a `tf.train.ServerDef`, `ClusterDef` or `ClusterSpec`, or a dict from a
       job to a list of addresses or to a dict from indices to addresses.
-    job_name: This task's job. None: the job of a ServerDef, else the only job.
-    task_index: This task's index. None: the index of a ServerDef, else the job's only task.
-    job_workers: The indices of the workers that belong to this job; None: all.
+    job_name: this task's job; None: the job of a ServerDef, else the only job.
+    task_index: this task's index; None: the index of a ServerDef, else the job's only task.
+    job_workers: the indices of the workers that belong to this job; None: all.
 
   Raises:
-    ClusterError: If it is none of these, if job or index are missing where there are several, and
-      for every cluster that cannot work.
+    ClusterError: the description is of another type, lacks this task's job or index, or cannot
+      work.
   """
   import tensorflow.compat.v1 as tf  # late: a command line answers before TensorFlow is there
-  given = server_or_cluster_def
+  given: Any = server_or_cluster_def
+  index: Any = task_index  # a Cluster refuses a wrong index
   if isinstance(given, tf.train.ServerDef):
     job_name = given.job_name if job_name is None else job_name
-    task_index = given.task_index if task_index is None else task_index
+    index = given.task_index if index is None else index
     given = given.cluster
   if isinstance(given, tf.train.ClusterSpec):
     given = given.as_cluster_def()
@@ -321,22 +334,22 @@ def from_cluster_spec(server_or_cluster_def, job_name: Optional[str] = None,
   if job_name is None and len(jobs) == 1:
     job_name = next(iter(jobs))
   job_name = _text(job_name)
-  if task_index is None and len(jobs.get(job_name, {})) == 1:
-    task_index = next(iter(jobs[job_name]))
-  if hasattr(task_index, "__index__") and not isinstance(task_index, bool):
-    task_index = operator.index(task_index)  # also one of numpy
-  return Cluster(jobs, job_name, task_index, job_workers=parse_job_workers(job_workers))
+  if index is None and len(jobs.get(job_name, {})) == 1:
+    index = next(iter(jobs[job_name]))
+  if hasattr(index, "__index__") and not isinstance(index, bool):
+    index = operator.index(index)  # also a number of numpy
+  return Cluster(jobs, job_name, index, job_workers=parse_job_workers(job_workers))
 
 
 def index_tasks(tasks, source: str) -> Dict[int, str]:
-  """Returns the addresses of one job by their indices.
+  """Returns the addresses of a job by their indices.
 
   Args:
     tasks: a list of addresses, or a dict from indices (numbers, or text as in JSON) to addresses.
     source: the place where the tasks were written, for the error.
 
   Raises:
-    ClusterError: it is neither, or an index is not a number or stands there twice.
+    ClusterError: `tasks` is of another type, or an index is not a number or is given twice.
   """
   if isinstance(tasks, (list, tuple)):
     return {index: _text(address) for index, address in enumerate(tasks)}
@@ -354,8 +367,8 @@ def index_tasks(tasks, source: str) -> Dict[int, str]:
 
 
 def parse_index(value) -> Optional[int]:
-  """Returns an index that is a number or the text of one; None for anything else."""
-  if isinstance(value, str) and re.fullmatch("-?[0-9]+", value):
+  """Returns an index that is a number or the text of a number; None for anything else."""
+  if isinstance(value, str) and re.fullmatch("-?[0-9]{1,18}", value):
     return int(value)
   return value if isinstance(value, int) and not isinstance(value, bool) else None
 

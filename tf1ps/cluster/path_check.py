@@ -15,9 +15,10 @@ import time
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster.bounded import LimitExceeded, call_within
-from tf1ps.cluster.holder import check_holder
+from tf1ps.cluster.held_task import check_not_held
 from tf1ps.cluster.session import BoundedSession
-from tf1ps.compat import RETRIES, TIMING, Error, error_line
+from tf1ps.cluster.session_config import without_placement_log
+from tf1ps.compat import RETRIES, TIMING, Error, error_causes, error_line
 
 _log = logging.getLogger("tf1ps")
 _UNKNOWN = "No worker known as"  # a server's error about a task that its cluster lacks; it stays
@@ -57,7 +58,8 @@ def _check(target, own_task, task, config, deadline):
       raise PathError(_sentence(own_task, task, error))
     session = None
     try:
-      session = BoundedSession(target, graph, config, TIMING.run_session_close_limit)
+      session = BoundedSession(
+        target, graph, without_placement_log(config), TIMING.run_session_close_limit)
       options = tf.RunOptions(timeout_in_ms=int(1000 * limit))
       value = call_within(
         limit + TIMING.call_grace, "sending a number to %s and back" % task.name,
@@ -68,7 +70,8 @@ def _check(target, own_task, task, config, deadline):
       return
     except RETRIES.path.errors + (LimitExceeded,) as problem:
       error, line = problem, error_line(problem)
-      if isinstance(problem, tf.errors.InvalidArgumentError) or _UNKNOWN in str(problem):
+      if isinstance(problem, tf.errors.InvalidArgumentError) or any(
+          cause.startswith(_UNKNOWN) for cause in error_causes(problem)):
         raise PathError(_sentence(own_task, task, error)) from problem
       if line != logged:
         _log.warning("the path to %s and back fails: %s", task.name, line)
@@ -79,7 +82,7 @@ def _check(target, own_task, task, config, deadline):
           session.abort(lambda: tf.errors.CancelledError(None, None, "path check"))
         session.close()
     time.sleep(max(0.0, min(next(RETRIES.path.pauses()), deadline - time.monotonic())))
-    check_holder(own_task, target, TIMING.watch_probe_limit)  # who may have come meanwhile
+    check_not_held(own_task, target, TIMING.watch_probe_limit)  # or another process came
 
 
 def _round_trip(own: str, other: str):

@@ -1,6 +1,6 @@
 """The state of tasks, seen by calls with a limit: once, until all are up, or all the time.
 
-One call of a server's status service (see compat/worker_service.py) tells apart cases in which a
+A call of a server's status service (see compat/worker_service.py) tells apart cases in which a
 session would only wait: nothing listens, the host is unknown, a process listens and is silent, the
 server is not TensorFlow's, it is another task's, or it was restarted since the last call.
 
@@ -26,7 +26,9 @@ import grpc
 from tf1ps.cluster.description import Task
 from tf1ps.compat import (
   LINK_CERTIFICATE,
+  LINK_CLOSED,
   LINK_NO_HOST,
+  LINK_NO_SERVER,
   LINK_NO_TLS,
   LINK_REFUSED,
   LINK_REFUSES_US,
@@ -36,6 +38,7 @@ from tf1ps.compat import (
   Error,
   get_status,
   link_status,
+  poll_pause,
 )
 
 _log = logging.getLogger("tf1ps")
@@ -51,6 +54,9 @@ NO_LINK = "no link"
 _OF_LINKS = {
   LINK_NO_HOST: (NO_SUCH_HOST, "no such host"),
   LINK_REFUSED: (REFUSED, "refused (nothing listens on that port)"),
+  LINK_NO_SERVER: (REFUSED, "refused (its sidecar answers, its task does not listen)"),
+  # A sidecar that ends, or has too many callers: that says nothing of its task.
+  LINK_CLOSED: (SILENT, "closed (the connection ended before the handshake; its log may say why)"),
   LINK_UNREACHABLE: (SILENT, "silent (no link within the limit)"),
   LINK_CERTIFICATE: (NO_LINK, "no link: its certificate is refused (the sidecar's line says why)"),
   LINK_REFUSES_US: (NO_LINK, "no link: it refuses the certificate in this task's --tls_dir"),
@@ -62,7 +68,7 @@ class ProbeResult(NamedTuple):
   """The result of a probe."""
 
   task: Task
-  state: str  # one of the constants above
+  state: str  # a constant above, such as UP
   detail: str  # the state in words
   incarnation: int = 0  # of the server's first device; changes when the server is restarted
 
@@ -80,7 +86,7 @@ class ProbeResult(NamedTuple):
 
 
 def probe_task(task: Task, timeout: float = TIMING.probe_limit) -> ProbeResult:
-  """Probes one task within `timeout` seconds; a server that is up answers in a few milliseconds.
+  """Probes a task within `timeout` seconds; a server that is up answers in a few milliseconds.
 
   It raises nothing for a task that does not answer.
   """
@@ -90,8 +96,8 @@ def probe_task(task: Task, timeout: float = TIMING.probe_limit) -> ProbeResult:
     return _failure(task, error, timeout)
   names = sorted({task_name_of_device(device) for device in devices})
   if names != [task.name]:
-    found = " and ".join(names) or "a server without devices"
-    return ProbeResult(task, ANOTHER_TASK, "another task answers there: %s" % found)
+    answers = " and ".join(names) or "a server without devices"
+    return ProbeResult(task, ANOTHER_TASK, "another task answers there: %s" % answers)
   return ProbeResult(task, UP, UP, devices[0].incarnation)
 
 
@@ -129,7 +135,7 @@ class TaskUnavailableError(Error, RuntimeError):
 
   def __init__(self, seen: Sequence[ProbeResult], waited: float, what: str):
     self.seen = list(seen)
-    listed = "; ".join(str(one) for one in self.seen)
+    listed = "; ".join(str(result) for result in self.seen)
     super().__init__("%s after %.0f s: %s" % (what, waited, listed))
 
 
@@ -167,29 +173,29 @@ def wait_for_tasks(
   while True:
     limit = max(0.1, min(TIMING.probe_limit, began + timeout - time.monotonic()))
     missing = [task for task in tasks if not (task in seen and seen[task].is_up)]
-    for one in probe_tasks(missing, limit):
-      # A probe that the end of the wait shortens may be silent where a longer one found the reason.
-      if not (one.is_silent and limit < TIMING.probe_limit and one.task in seen):
-        seen[one.task] = one
+    for result in probe_tasks(missing, limit):
+      # A probe that the end of the wait shortens may be silent where a longer probe has a reason.
+      if not (result.is_silent and limit < TIMING.probe_limit and result.task in seen):
+        seen[result.task] = result
     absent = [seen[task] for task in tasks if not seen[task].is_up]
     if not absent:
       # A task that was up in an early round may have ended since: all are probed once more.
       final = probe_tasks(tasks, limit) if len(missing) != len(tasks) else [seen[t] for t in tasks]
-      if all(one.is_up for one in final):
+      if all(result.is_up for result in final):
         return final
-      seen = {one.task: one for one in final}
+      seen = {result.task: result for result in final}
       continue
     now = time.monotonic()
     if now - began >= timeout:
       raise TaskUnavailableError(absent, now - began, what)
-    line = "; ".join(str(one) for one in absent)
+    line = "; ".join(str(result) for result in absent)
     is_due = line != logged or now - logged_at >= TIMING.reminder_interval
     if is_due and now - began > TIMING.first_report:
       _log.warning("waiting (%.0f of %.0f s) for %s", now - began, timeout, line)
       logged, logged_at = line, now
     if interrupted is not None:
       interrupted()
-    time.sleep(max(0.0, min(TIMING.poll_interval, began + timeout - now)))
+    time.sleep(max(0.0, min(poll_pause(now - began), began + timeout - now)))
 
 
 class TaskWatch:
@@ -199,7 +205,7 @@ class TaskWatch:
     self,
     seen: Sequence[ProbeResult],
     heartbeat_timeout: float,
-    on_gone: Callable[[ProbeResult], None],
+    on_gone: Callable[[ProbeResult], Optional[bool]],
     on_lost: Callable[[ProbeResult, float], None],
   ):
     """Prepares the thread; `start` starts it.
@@ -207,14 +213,16 @@ class TaskWatch:
     Args:
       seen: the result of each task when the session was made, with its incarnation.
       heartbeat_timeout: seconds of silence after which a task counts as lost.
-      on_gone: called with the result of a task that was restarted or refuses; once in all.
-      on_lost: called with the result of a silent task and the seconds of silence; once in all.
+      on_gone: called with the result of a task that was restarted or refuses; it ends the watch
+        unless it returns True.
+      on_lost: called with the result of a silent task and the seconds of silence; it ends the
+        watch.
     """
     if heartbeat_timeout <= 0:
       raise ValueError("heartbeat_timeout must be a positive number of seconds, got "
                        "%r" % (heartbeat_timeout,))
-    self._tasks = [one.task for one in seen]
-    self._incarnations = {one.task: one.incarnation for one in seen}
+    self._tasks = [result.task for result in seen]
+    self._incarnations = {result.task: result.incarnation for result in seen}
     self._heartbeat_timeout, self._on_gone, self._on_lost = heartbeat_timeout, on_gone, on_lost
     self._refusals: Dict[object, int] = {}
     self._stopped = threading.Event()
@@ -235,36 +243,39 @@ class TaskWatch:
 
   def _watch(self):
     before = time.monotonic()
-    while not self._stopped.wait(TIMING.heartbeat_interval):
+    while not self._stopped.wait(self._pause()):
       seen = probe_tasks(self._tasks, timeout=TIMING.watch_probe_limit)
       now = time.monotonic()
       if now - before > 3 * TIMING.heartbeat_interval + 2 * TIMING.watch_probe_limit:
         # This process itself was stopped: that silence is not the tasks'.
         self._answered_at = {task: now for task in self._tasks}
       before = now
-      for one in seen:
-        if self._stopped.is_set() or self._judge(one):
+      for result in seen:
+        if self._stopped.is_set() or self._judge(result):
           return
 
-  def _judge(self, one: ProbeResult) -> bool:
-    """Calls back if the task has ended or is lost; returns whether it did."""
+  def _pause(self) -> float:
+    """A refusal is looked at again soon."""
+    return TIMING.poll_interval if any(self._refusals.values()) else TIMING.heartbeat_interval
+
+  def _judge(self, result: ProbeResult) -> bool:
+    """Calls back if the task has ended or is lost; returns whether that ends the watch."""
     now = time.monotonic()
-    if one.is_up:
-      self._answered_at[one.task] = now
-      self._refusals[one.task] = 0
-      if one.incarnation != self._incarnations[one.task]:
-        self._on_gone(one._replace(detail="it was started again"))
-        return True
+    if result.is_up:
+      self._answered_at[result.task] = now
+      self._refusals[result.task] = 0
+      if result.incarnation != self._incarnations[result.task]:
+        return not self._on_gone(result._replace(detail="it was started again"))
       return False
-    if not one.is_silent:
+    if not result.is_silent:
       # A full queue of connections also refuses, for a moment: only two refusals in a row count.
-      self._refusals[one.task] = self._refusals.get(one.task, 0) + 1
-      if self._refusals[one.task] >= 2:
-        self._on_gone(one)
-        return True
-      return False
-    silence = now - self._answered_at[one.task]
+      self._refusals[result.task] = self._refusals.get(result.task, 0) + 1
+      if self._refusals[result.task] < 2:
+        return False
+      self._refusals[result.task] = 0
+      return not self._on_gone(result)
+    silence = now - self._answered_at[result.task]
     if silence >= self._heartbeat_timeout:
-      self._on_lost(one, silence)
+      self._on_lost(result, silence)
       return True
     return False

@@ -1,6 +1,6 @@
 """Finds the cluster and this task in the environment that a scheduler gives to its tasks.
 
-A resolver yields the text of a TF_CONFIG. So there is one parse and one check of a cluster, those
+A resolver yields the text of a TF_CONFIG. So there is a single parse and check of a cluster, those
 of parsing.py, and a program that reads TF_CONFIG can be given the text.
 
   name          environment                       rank or index of this task
@@ -12,7 +12,7 @@ of parsing.py, and a program that reads TF_CONFIG can be given the text.
   slurm         a step of Slurm (srun)            SLURM_PROCID
 
 Ranks are divided in this order: ps 0 to N-1, worker 0, the chief, and the other workers, and at the
-end the evaluator if there is one. This module reads variables, and asks no scheduler anything.
+end the evaluator, if any. This module reads variables, and asks no scheduler anything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROLES = ("ps", "chief", "worker", EVALUATOR)
 class FoundCluster(NamedTuple):
   """The result of a resolver."""
 
-  resolver: str  # one of RESOLVERS, but not "auto"
+  resolver: str  # a name in RESOLVERS, but not "auto"
   source: str  # the place of the description, for errors: "Slurm"
   variables: Dict[str, str]  # those of the environment that were read, but TF_CONFIG
   tf_config: Optional[str] = None  # the description; None: the flags have it all
@@ -51,13 +51,13 @@ class FoundCluster(NamedTuple):
 
   def __str__(self):
     """The line that a program prints after a search."""
-    found = ", ".join("%s=%s" % each for each in self.variables.items())
+    signs = ", ".join("%s=%s" % each for each in self.variables.items())
     if self.resolver == FLAGS:
-      found = "the host flags"
-    elif not found or self.resolver == VOLCANO:
-      found = ", ".join(filter(None, [_OF_TF_CONFIG, found]))
+      signs = "the host flags"
+    elif not signs or self.resolver == VOLCANO:
+      signs = ", ".join(filter(None, [_OF_TF_CONFIG, signs]))
     also = "" if not self.ignored else "; it leaves out %s" % " and ".join(self.ignored)
-    return "--cluster_resolver=auto found %s, by %s%s" % (self.resolver, found, also)
+    return "--cluster_resolver=auto found %s, by %s%s" % (self.resolver, signs, also)
 
 
 class JobCounts(NamedTuple):
@@ -81,7 +81,7 @@ def resolve_environment(name: str, environ: Mapping[str, str], has_hosts: bool =
   of an Indexed Job, of a step of Slurm.
 
   Args:
-    name: one of RESOLVERS.
+    name: a name in RESOLVERS.
     environ: the environment of this process.
     has_hosts: whether flags give addresses of tasks.
     counts: the flags that complete the environment.
@@ -89,7 +89,7 @@ def resolve_environment(name: str, environ: Mapping[str, str], has_hosts: bool =
       they have a step of their own there; a pod's environment is that of its task.
 
   Returns:
-    What was found; None if `auto` finds nothing.
+    The cluster of the environment; None if `auto` finds nothing.
 
   Raises:
     ClusterError: a variable is missing or cannot be right, or there are too few tasks.
@@ -110,14 +110,14 @@ def resolve_environment(name: str, environ: Mapping[str, str], has_hosts: bool =
     config = environ.get(_OF_TF_CONFIG) if TF_CONFIG in ignored or VOLCANO in ignored else None
     return FoundCluster(FLAGS, _OF_TF_CONFIG, {}, config, tuple(
       other for other in ignored if other not in (TF_CONFIG, VOLCANO)))
-  found = _RESOLVERS[name](_Environment(name, environ), counts)
-  return found._replace(ignored=tuple(ignored))
+  resolved = _RESOLVERS[name](_Environment(name, environ), counts)
+  return resolved._replace(ignored=tuple(ignored))
 
 
 def with_chief(tf_config: str) -> str:
   """Returns a TF_CONFIG whose worker 0 is the task "chief", as TensorFlow's estimators want it.
 
-  One that has a chief or a master already stays as it is.
+  A TF_CONFIG that has a chief or a master already stays as it is.
   """
   config = json.loads(tf_config)
   cluster, task = config["cluster"], config["task"]
@@ -132,19 +132,19 @@ def with_chief(tf_config: str) -> str:
 
 
 def _there(environ, has_hosts) -> List[str]:
-  """Returns the resolvers whose environment is there, the one that `auto` takes first."""
+  """Returns the resolvers whose environment is there, in the order in which `auto` takes them."""
   has_config = bool(environ.get(_OF_TF_CONFIG, "").strip())
   in_volcano = has_config and any(mark in environ for mark in _VOLCANO_MARKS)
-  found = {
+  present = {
     FLAGS: has_hosts, VOLCANO: in_volcano, TF_CONFIG: has_config and not in_volcano,
     JOBSET: "JOBSET_NAME" in environ,
     INDEXED_JOB: "JOB_COMPLETION_INDEX" in environ and "JOBSET_NAME" not in environ,
     SLURM: "SLURM_STEP_NUM_TASKS" in environ or "SLURM_PROCID" in environ}
-  return [name for name, is_there in found.items() if is_there]
+  return [name for name, is_there in present.items() if is_there]
 
 
 class _Environment:
-  """The environment as one resolver reads it."""
+  """The environment as a resolver reads it."""
 
   _HINTS = {
     SLURM: "start every task with srun, which sets it",
@@ -162,8 +162,7 @@ class _Environment:
     """Returns a variable; raises ClusterError if it is missing."""
     value = self._environ.get(name, "").strip()
     if not value:
-      raise self.error("%s is missing in the environment: %s" % (
-        name, self._HINTS[self._resolver]))
+      raise self.error("%s is missing in the environment: %s" % (name, self._HINTS[self._resolver]))
     self.read[name] = value
     return value
 
@@ -204,13 +203,13 @@ def _from_volcano(env: _Environment, counts: JobCounts) -> FoundCluster:
 
 
 def _from_jobset(env: _Environment, counts: JobCounts) -> FoundCluster:
-  """One Job per role: ps, chief, which is worker 0, worker, evaluator."""
+  """A Job per role: ps, chief, which is worker 0, worker, evaluator."""
   name, role = env.text("JOBSET_NAME"), env.text("REPLICATED_JOB_NAME")
   if role not in _ROLES:
-    raise env.error('REPLICATED_JOB_NAME is "%s", which is none of %s: give the replicated job the '
-                    "name of its role" % (role, ", ".join(_ROLES)))
+    raise env.error('REPLICATED_JOB_NAME must be one of %s, got "%s": give the replicated job the '
+                    "name of its role" % (", ".join(_ROLES), role))
   if env.has("JOB_INDEX") and env.number("JOB_INDEX"):
-    raise env.error("JOB_INDEX is %s, but each role is one Job with a pod per task: give the "
+    raise env.error("JOB_INDEX is %s, but each role is a single Job with a pod per task: give the "
                     "replicated job %s `replicas: 1`, and completions and parallelism for its "
                     "tasks" % (env.text("JOB_INDEX"), role))
   index = env.number("JOB_COMPLETION_INDEX")
@@ -234,18 +233,17 @@ def _from_jobset(env: _Environment, counts: JobCounts) -> FoundCluster:
 
 
 def _from_indexed_job(env: _Environment, counts: JobCounts) -> FoundCluster:
-  """One Job, whose completion index is the rank; its headless Service has the Job's name."""
+  """A Job, whose completion index is the rank; its headless Service has the Job's name."""
   rank, name = env.number("JOB_COMPLETION_INDEX"), env.text("JOB_NAME")
   num_ps, num_tasks = env.num_ps(counts, needed=True), env.number("NUM_TASKS")
   _check_rank(env, "JOB_COMPLETION_INDEX", rank, "NUM_TASKS", num_tasks)
-  addresses = ["%s-%d.%s:%d" % (name, index, name, counts.port)
-               for index in range(num_tasks)]
+  addresses = ["%s-%d.%s:%d" % (name, index, name, counts.port) for index in range(num_tasks)]
   config = _of_ranks(env, addresses, rank, num_ps, counts.evaluator, "completions and NUM_TASKS")
   return FoundCluster(INDEXED_JOB, "Indexed Job", env.read, config)
 
 
 def _from_slurm(env: _Environment, counts: JobCounts) -> FoundCluster:
-  """The variables of the step: those of the job describe all of its nodes, also unused ones."""
+  """The variables of the step: those of the job describe all of its nodes, also unused nodes."""
   num_tasks = env.number("SLURM_STEP_NUM_TASKS")
   rank, node, local = (env.number("SLURM_" + name) for name in ("PROCID", "NODEID", "LOCALID"))
   node_list, per_node = env.text("SLURM_STEP_NODELIST"), env.text("SLURM_STEP_TASKS_PER_NODE")
@@ -282,7 +280,7 @@ def _check_rank(env, name, rank, of_all, num_tasks) -> None:
 
 
 def _of_ranks(env, addresses, rank, num_ps, evaluator, more) -> str:
-  """Divides the ranks among the jobs; returns the TF_CONFIG of one of them."""
+  """Divides the ranks among the jobs; returns the TF_CONFIG of a rank."""
   num_workers = len(addresses) - num_ps - evaluator
   if num_workers < 1:
     wanted = "%d ps, a worker and the evaluator" if evaluator else "%d ps and a worker"
@@ -318,11 +316,11 @@ def _distribute(env, tasks: Sequence[int], distribution: str) -> List[Tuple[int,
 def expand_nodes(text: str) -> List[str]:
   """Returns the nodes of a list as Slurm writes it: "a[1-2,07],b" is a1, a2, a07 and b.
 
-  A name may have several brackets; the last one counts up first. A number keeps the width of the
+  A name may have several brackets; the last counts up first. A number keeps the width of the
   first number of its range.
 
   Raises:
-    ClusterError: it is no such list.
+    ClusterError: it is not such a list.
   """
   nodes = []
   for item in _split_items(text):
@@ -333,7 +331,7 @@ def expand_nodes(text: str) -> List[str]:
     parts.append([item[position:]])
     names = ["".join(name) for name in itertools.islice(itertools.product(*parts), _MOST_NODES + 1)]
     if any(not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name) for name in names[:1]):
-      raise _bad_nodes(text, '"%s" is no name of a node' % item)
+      raise _bad_nodes(text, '"%s" is not the name of a node' % item)
     nodes += names
     if len(nodes) > _MOST_NODES:
       raise _bad_nodes(text, "it has more than %d nodes" % _MOST_NODES)
@@ -375,14 +373,14 @@ def expand_tasks_per_node(text: str) -> List[int]:
   """Returns the tasks of each node, as Slurm writes them: "2(x3),1" is 2, 2, 2 and 1.
 
   Raises:
-    ClusterError: it is no such text.
+    ClusterError: it is not such a text.
   """
   counts = []
   for part in text.strip().split(","):
     match = re.fullmatch(r"([0-9]{1,5})(?:\(x([0-9]{1,5})\))?", part)
     if not match:
-      raise ClusterError('SLURM_STEP_TASKS_PER_NODE is "%s": "%s" is neither a number of tasks nor '
-                         "one with a number of nodes, such as 2(x3)" % (text, part))
+      raise ClusterError('SLURM_STEP_TASKS_PER_NODE is "%s": "%s" must be a number of tasks, such '
+                         "as 2, or of tasks and of nodes, such as 2(x3)" % (text, part))
     counts += [int(match.group(1))] * int(match.group(2) or 1)
   return counts
 

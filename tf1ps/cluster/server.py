@@ -8,33 +8,45 @@ It differs from `tf.train.Server` in this order:
 3. It knows its cluster: `server.cluster`, `server.container`, and `server.record` with the rest. A
    drop-in hands on only `master=server.target`; `record_of` finds the record by that target.
 4. `join()` reacts to signals, and ends with the job. As in TensorFlow, what stands behind a ps's
-   `join()` does not run: many programs have the workers' code there. Rooms above this one know when
+   `join()` does not run: many programs have the workers' code there. Rooms above know when
    a job has ended: they register a function with `register_end_waiter`.
+5. Its errors do not repeat the process's last warnings, as those of TensorFlow 2 do. A warning
+   about a record has the record's bytes, which turns each later error of a run, the end of the data
+   too, into a UnicodeDecodeError.
+6. Its process may open more files than the 1,024 that are usual. Each connection is a file: where
+   strangers hold them all, no task is accepted, and no checkpoint is opened.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import resource
 import signal
 import threading
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster.description import Cluster, Task
-from tf1ps.cluster.holder import is_proven
+from tf1ps.cluster.description import Cluster, ClusterError, Task
+from tf1ps.cluster.held_task import is_proven
 from tf1ps.cluster.network import bypass_proxy
 from tf1ps.cluster.parsing import from_cluster_spec
+from tf1ps.cluster.session_config import without_placement_log
 from tf1ps.cluster.signals import SignalWatch
-from tf1ps.compat import GRACE, Error, signal_exit_code
+from tf1ps.cluster.threads import with_threads
+from tf1ps.compat import ENDED_BY_SIGNAL, GRACE, DropIn, Error, signal_exit_code
 
 # {target: record} of this process's servers. A process global, because a session or a graph builder
 # of a drop-in gets at most the target of its server.
 _records: Dict[str, "ServerRecord"] = {}
-# The record that a thread has chosen, where one process has the servers of several tasks.
+_FILES = 1 << 16  # that a process may open, where the system permits it
+# TensorFlow reads it once, at the process's first server.
+_REPEATED_WARNINGS = "TF_WORKER_NUM_FORWARDED_LOG_MESSAGES"
+# The record that a thread has chosen, where a process has the servers of several tasks.
 _of_thread = threading.local()
-# What `join` waits with. A process global, because only rooms above this one know how a job ends.
+# The wait of `join`. A process global, because only rooms above this room know how a job ends.
 _end_waiter = None
 # Called with the record of each new server, and of each server whose `join` begins. Process
 # globals, because only rooms above know what they are for.
@@ -42,11 +54,21 @@ _when_made: List[Callable[["ServerRecord"], None]] = []
 _when_joined: List[Callable[["ServerRecord"], None]] = []
 
 
-_ASKS_FOR_TIME = ([signal.SIGTERM], [signal.SIGHUP])  # one signal, and no second one
+_ASKS_FOR_TIME = ([signal.SIGTERM], [signal.SIGHUP])  # a single signal
 
 
-class PortTakenError(Error, RuntimeError):
+class PortTakenError(Error, RuntimeError, tf.errors.UnknownError):
   """The port of this task is in use by another process."""
+
+  def __init__(self, message: str):
+    tf.errors.UnknownError.__init__(self, None, None, message)
+
+
+class ServerClusterError(ClusterError, tf.errors.InvalidArgumentError):
+  """The cluster of a server is wrong, such as an address or a port."""
+
+  def __init__(self, message: str):
+    tf.errors.InvalidArgumentError.__init__(self, None, None, message)
 
 
 class JobLostError(Error, RuntimeError):
@@ -62,7 +84,7 @@ class ServerRecord(NamedTuple):
 
   target: str  # of the server
   cluster: Cluster  # with this server's task as `cluster.task`
-  container: Optional[str]  # of the job's state; "": the default one; None: the ps knows none
+  container: Optional[str]  # of the job's state; "": the default; None: the ps knows none
   config: Optional[tf.ConfigProto]  # the server's
   persistent: bool  # whether a ps outlives its jobs
   start_timeout: Optional[float]  # seconds that a ps waits for its first worker; None: 600
@@ -70,6 +92,11 @@ class ServerRecord(NamedTuple):
   is_proven: bool = True  # whether the others surely reach this process at the task's address
   grace: float = GRACE  # seconds from SIGTERM to the end of the process
   recovery_timeout: Optional[float] = None  # seconds that a ps may stay away; None: as above
+
+  @property
+  def logs_placement(self) -> bool:
+    """Whether the program's sessions log each operation's device, because the server should."""
+    return self.config is not None and self.config.log_device_placement
 
 
 def record_of(target: str) -> Optional[ServerRecord]:
@@ -90,7 +117,7 @@ def record_of_task(task: Task) -> Optional[ServerRecord]:
 
 @contextlib.contextmanager
 def as_task(record: ServerRecord) -> Iterator[None]:
-  """Makes this thread the task of a server, where one process has servers of several tasks."""
+  """Makes this thread the task of a server, where a process has servers of several tasks."""
   before = getattr(_of_thread, "record", None)
   _of_thread.record = record
   try:
@@ -108,7 +135,7 @@ def latest_record() -> Optional[ServerRecord]:
 
 
 def job_container() -> str:
-  """Returns the container of the job of this process's last server; "" is the default one."""
+  """Returns the container of the job of this process's last server; "" is the default container."""
   record = latest_record()
   return (record.container or "") if record is not None else ""
 
@@ -139,7 +166,7 @@ def on_server(made: Optional[Callable[[ServerRecord], None]] = None,
 
 
 def _with_real_port(cluster: Cluster, target: str) -> Cluster:
-  """Returns the cluster with the port that the system chose for a one-task server on port 0."""
+  """Returns the cluster with the port that the system chose for a single task on port 0."""
   host, port = cluster.task.address.rsplit(":", 1)
   if port != "0":
     return cluster
@@ -147,7 +174,16 @@ def _with_real_port(cluster: Cluster, target: str) -> Cluster:
   return dataclasses.replace(cluster, jobs={cluster.job_name: {cluster.task_index: address}})
 
 
-class Server(tf.train.Server):
+def _permit_files():
+  """Raises the limit of open files, as far as the system lets a user."""
+  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+  if soft != resource.RLIM_INFINITY and soft < wanted:
+    with contextlib.suppress(OSError, ValueError):
+      resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class Server(tf.train.Server, metaclass=DropIn):
   """A `tf.train.Server` that refuses bad specs, and whose `join` returns.
 
   Attributes:
@@ -155,19 +191,21 @@ class Server(tf.train.Server):
     end_reason: a sentence that says why `join` returned; "" before.
   """
 
+  _replaces = tf.train.Server
   end_reason = ""
 
   def __init__(
     self,
-    server_or_cluster_def,
-    job_name=None,
-    task_index=None,
-    protocol=None,
-    config=None,
-    start=True,
+    server_or_cluster_def: Union[
+      Cluster, tf.train.ServerDef, tf.train.ClusterDef, tf.train.ClusterSpec, dict],
+    job_name: Optional[str] = None,
+    task_index: Optional[int] = None,
+    protocol: Optional[str] = None,
+    config: Optional[tf.ConfigProto] = None,
+    start: bool = True,
     *,
     container: Optional[str] = "",
-    job_workers=None,
+    job_workers: Optional[Sequence[int]] = None,
     persistent: bool = False,
     start_timeout: Optional[float] = None,
     heartbeat_timeout: float = 30.0,
@@ -182,7 +220,9 @@ class Server(tf.train.Server):
       job_name: the job of this task; may be absent where the cluster has one task.
       task_index: the index of this task; may be absent where the cluster has one task.
       protocol: "grpc".
-      config: a `tf.ConfigProto`.
+      config: a `tf.ConfigProto`. Where another task of the cluster has the same host, the idle
+        threads of the server do not spin; under a CPU quota it has threads for the granted cores
+        (threads.py).
       start: whether to start it at once.
       container: the container of this job's state, the same in all its tasks; "" is the default.
         None, for a ps: the container of the job that uses it.
@@ -196,7 +236,8 @@ class Server(tf.train.Server):
         heartbeat_timeout.
 
     Raises:
-      ClusterError: a cluster that cannot work; the message names the value and the right form.
+      ServerClusterError: a cluster that cannot work; the message names the value and the right
+        form. It is a ClusterError.
       ValueError: a limit that is not positive.
       PortTakenError: another process has this task's port.
       TaskHeldError: another server answers at the address of this task.
@@ -204,24 +245,32 @@ class Server(tf.train.Server):
     if isinstance(server_or_cluster_def, Cluster):
       cluster = server_or_cluster_def
     else:
-      cluster = from_cluster_spec(server_or_cluster_def, job_name, task_index, job_workers)
+      try:
+        cluster = from_cluster_spec(server_or_cluster_def, job_name, task_index, job_workers)
+      except ClusterError as error:
+        raise ServerClusterError(str(error)) from None
     for name, value in (("heartbeat_timeout", heartbeat_timeout), ("start_timeout", start_timeout),
                         ("grace", grace), ("recovery_timeout", recovery_timeout)):
       if value is not None and value <= 0:
         raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
     bypass_proxy(cluster.tasks())
+    _permit_files()
+    is_default = _REPEATED_WARNINGS not in os.environ
+    os.environ.setdefault(_REPEATED_WARNINGS, "0")
     try:
       # TensorFlow 1.15 takes no dict whose indices are text.
       if not isinstance(server_or_cluster_def, tf.train.ServerDef):
         server_or_cluster_def = cluster.cluster_spec()
       super().__init__(
-        server_or_cluster_def, cluster.job_name, cluster.task_index, protocol, config, start)
-    except tf.errors.UnknownError as error:
-      if "Could not start gRPC server" not in str(error):
-        raise
+        server_or_cluster_def, cluster.job_name, cluster.task_index, protocol,
+        with_threads(without_placement_log(config), cluster), start)
+    except tf.errors.UnknownError as error:  # a server raises it for this reason alone
       raise PortTakenError(
-        "%s cannot listen at %s: another process has that port" % (
+        "Could not start gRPC server: %s cannot listen at %s: another process has that port" % (
           cluster.task.name, cluster.task.address)) from error
+    finally:
+      if is_default:
+        os.environ.pop(_REPEATED_WARNINGS, None)
     cluster = _with_real_port(cluster, self.target)
     self.record = ServerRecord(
       self.target, cluster, container, config, persistent, start_timeout, heartbeat_timeout,
@@ -238,21 +287,21 @@ class Server(tf.train.Server):
 
   @property
   def container(self) -> Optional[str]:
-    """The container of the job's state; "" is the default one; None: this ps knows none."""
+    """The container of the job's state; "" is the default container; None: this ps knows none."""
     return self.record.container
 
   @staticmethod
-  def create_local_server(config=None, start=True):
-    """Creates a server of one task in this process, like `tf.train.Server.create_local_server`."""
+  def create_local_server(config: Optional[tf.ConfigProto] = None, start: bool = True) -> Server:
+    """Creates a server of a lone task here, like `tf.train.Server.create_local_server`."""
     return Server({"localhost": ["localhost:0"]}, protocol="grpc", config=config, start=start)
 
-  def join(self, *, exit: bool = True):
+  def join(self, *, exit: bool = True) -> None:
     """Waits until the job has ended; then a ps lingers for its workers' last calls, and exits.
 
     A signal ends the wait, with exit code 128 + the signal's number. After SIGTERM and SIGHUP a ps
     asks the chief to save, and waits for that within the grace; Ctrl-C and a second signal end it
     at once. A persistent ps ends with 0, because a signal is its regular end. In a thread other
-    than the main one, `join` does not react to signals, and returns.
+    than the main thread, `join` does not react to signals, and returns.
 
     Args:
       exit: whether a ps exits with code 0 when its job has ended; False: `join` returns. In other
@@ -272,7 +321,7 @@ class Server(tf.train.Server):
       self.end_reason = _end_waiter(
         self.record, interrupted, lambda: watch.received in _ASKS_FOR_TIME)
     if watch.signum is not None:
-      self.end_reason = "ended by signal %d" % watch.signum
+      self.end_reason = ENDED_BY_SIGNAL + str(watch.signum)
     if watch.signum is not None and not self.record.persistent:
       raise SystemExit(signal_exit_code(watch.signum))
     if exit and self.cluster.job_name == "ps" and (

@@ -4,12 +4,12 @@
 on a ps that died never returns, and on TF 2.21 the close of such a session never does, nor the
 interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session` with five changes:
 
-1. A helper thread, one per calling thread, makes every run, while the caller waits in Python, where
+1. A helper thread for each calling thread makes every run, while the caller waits in Python, where
    signals arrive (about 0.05 ms per run).
 2. `abort(error)` frees every caller at once: their runs raise that error. The helpers stay behind
    until the ps answers or the process ends.
 3. `close()` returns within its limit; a session that does not close stays until the process ends,
-   and its destructor does nothing. The end of the process waits for a late close once more: one
+   and its destructor does nothing. The end of the process waits for a late close once more: a close
    that returns while the interpreter exits aborts the process.
 4. A run that TensorFlow 2 refuses by mistake is made again (compat/session_runs.py).
 5. Repeated fetches are analysed once (compat/session_runs.py). TensorFlow writes nothing into the
@@ -23,12 +23,13 @@ import queue
 import sys
 import threading
 import weakref
-from typing import Callable, Optional
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster.bounded import awaited_at_exit
 from tf1ps.compat import TIMING, PreparedRuns, can_prepare, retry_refused_run
+from tf1ps.graph import fed_stand_ins
 
 _ABORTED = object()
 
@@ -42,7 +43,8 @@ class BoundedSession(tf.Session):
     on_long_run: called with graph and fetches of a run that has lasted `TIMING.long_run`; or None.
   """
 
-  def __init__(self, target: str = "", graph=None, config=None,
+  def __init__(self, target: str = "", graph: Optional[tf.Graph] = None,
+               config: Optional[tf.ConfigProto] = None,
                close_limit: float = TIMING.session_close_limit,
                on_close: Optional[Callable[[], None]] = None,
                explain: Optional[Callable[[BaseException], BaseException]] = None):
@@ -58,32 +60,41 @@ class BoundedSession(tf.Session):
     """
     self._on_close, self._explain = on_close, explain
     self.close_limit = close_limit
-    self._error_factory = None
+    self._error_factory: Optional[Callable[[], BaseException]] = None
     self._lock = threading.Lock()
-    self._helpers = weakref.WeakSet()
+    self._helpers: weakref.WeakSet = weakref.WeakSet()
     self._local = threading.local()
     self._is_closed = False
     self._is_held = False
+    self._has_lost = False  # a task, to whose part of the session no close leads
     self._may_delete = False
     self.refusals = 0
     self.on_long_run = None
     self._prepared = PreparedRuns()
     super().__init__(target, graph, config)
 
-  def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+  def run(self, fetches: Any, feed_dict: Optional[Mapping[Any, Any]] = None,
+          options: Optional[tf.RunOptions] = None,
+          run_metadata: Optional[tf.RunMetadata] = None) -> Any:
     """Like `tf.Session.run`; raises the error of `abort` if that is called meanwhile."""
     return self._delegate(fetches, self._run_now, fetches, feed_dict, options, run_metadata)
 
-  def make_callable(self, fetches, feed_list=None, accept_options=False):
+  def make_callable(self, fetches: Any, feed_list: Optional[Sequence[tf.Tensor]] = None,
+                    accept_options: bool = False) -> Callable[..., Any]:
     """Like `tf.Session.make_callable`, with runs that can be aborted."""
     # This sends the graph to the master, which may not answer.
-    function = self._delegate(fetches, super().make_callable, fetches, feed_list, accept_options)
-    return lambda *args, **kwargs: self._delegate(fetches, function, *args, **kwargs)
+    more = fed_stand_ins(self.graph, feed_list or ())
+    # TensorFlow takes another way for an empty list than for None.
+    feeds = [*(feed_list or ()), *more] if more else feed_list
+    function = self._delegate(fetches, super().make_callable, fetches, feeds, accept_options)
+    places = [list(feed_list or ()).index(key) for key in more.values()]
+    return lambda *args, **kwargs: self._delegate(
+      fetches, function, *args, *[args[place] for place in places], **kwargs)
 
   def abort(self, error_factory: Callable[[], BaseException]) -> None:
     """Frees every caller of `run`, now and later, with an error from the factory."""
     with self._lock:
-      # Under one lock: a helper that is not in the list yet has a caller that sees the factory.
+      # Under the lock: a helper that is not in the list yet has a caller that sees the factory.
       if self._error_factory is None:
         self._error_factory = error_factory
       helpers = list(self._helpers)
@@ -131,7 +142,8 @@ class BoundedSession(tf.Session):
   def _close_within(self):
     closer = threading.Thread(target=self._close_now, daemon=True, name="tf1ps: close a session")
     closer.start()
-    closer.join(TIMING.aborted_close_limit if self.is_aborted else self.close_limit)
+    closer.join(TIMING.aborted_close_limit if self.is_aborted or self._has_lost
+                else self.close_limit)
     self._may_delete = not closer.is_alive()
     if closer.is_alive():
       self.abort(lambda: tf.errors.CancelledError(None, None, "the session was closed"))
@@ -150,7 +162,10 @@ class BoundedSession(tf.Session):
       super().__del__()
 
   def _run_now(self, fetches, feed_dict, options, run_metadata):
-    """A run in the helper's thread: preparing one sends the graph to the master."""
+    """A run in the helper's thread, because its preparation sends the graph to the master."""
+    if feed_dict:
+      more = fed_stand_ins(self.graph, feed_dict)
+      feed_dict = {**feed_dict, **{name: feed_dict[key] for name, key in more.items()}}
     prepared = None
     if can_prepare(feed_dict, options):
       prepared = self._prepared.find(self, super().make_callable, fetches)
@@ -178,6 +193,7 @@ class BoundedSession(tf.Session):
       raise self._error_factory()
     if error is None:
       return value
+    self._has_lost = self._has_lost or isinstance(error, tf.errors.UnavailableError)
     meaning = error if self._explain is None else self._explain(error)
     if meaning is error:
       raise error
@@ -203,7 +219,7 @@ class BoundedSession(tf.Session):
 
 
 class _Helper:
-  """Makes the runs of one calling thread, its only owner; the helper's own thread ends with it."""
+  """Makes the runs of a calling thread, its only owner; the helper's own thread ends with it."""
 
   def __init__(self):
     self.inbox = queue.SimpleQueue()

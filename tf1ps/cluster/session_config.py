@@ -1,14 +1,14 @@
-"""The one config of the server and of every session, and the environment before them.
+"""The config that the server shares with every session, and the environment before them.
 
 TensorFlow reads its settings at three times:
 
-  1. at its import, from the environment, such as `keepalive_environment`;
+  1. at its import or its first server, from the environment, such as `grpc_environment`;
   2. at the start of the server, which fixes threads and GPU memory of the process, from
      `make_session_config`;
   3. at each session: timeouts, placement, device filters, from the same config.
 
 Threads and GPU memory in the config of a gRPC session have no effect, because its server has set
-them. So there is one config, from one function.
+them. So a single function makes the config of all.
 
 A session contacts every task that its device filters show, and waits for each without a limit.
 `make_device_filters` makes filters from the devices of the session's graph, so that it waits only
@@ -25,11 +25,18 @@ this task: where the filters hide the others, both TensorFlows choose it.
 from __future__ import annotations
 
 import os
-from typing import Dict, List, Mapping, Optional, Sequence, Set
+from typing import Dict, List, Optional, Sequence, Set
 
 from tf1ps.cluster.description import Cluster, ClusterError, Task
 
 _GRPC_OPTIONS = "TF_GRPC_DEFAULT_OPTIONS"
+_GRPC_VALUES = {  # milliseconds
+  # Of silence during a call, until a ping is sent. A server takes more pings for an attack.
+  "keepalive_time": 10000,
+  "keepalive_timeout": 5000,  # for its answer, and for the kernel of the other end to confirm data
+  # After the first try to connect that failed; it grows up to TensorFlow's second.
+  "initial_reconnect_backoff": 100,
+}
 
 
 def make_session_config(
@@ -48,20 +55,20 @@ def make_session_config(
   An argument that is None leaves the field as it is in `base`, or as TensorFlow has it.
 
   Args:
-    gpu_memory_fraction: The part of each GPU's memory that the process takes at once, in (0, 1].
-    gpu_growth: Whether the process takes GPU memory as it needs it.
-    inter_op_parallelism_threads: Threads that run ops side by side, at least 1.
-    intra_op_parallelism_threads: Threads inside one op, at least 1.
-    soft_placement: Whether an op without a kernel on its device may run elsewhere on its task. None
+    gpu_memory_fraction: the part of each GPU's memory that the process takes at once, in (0, 1].
+    gpu_growth: whether the process takes GPU memory as it needs it.
+    inter_op_parallelism_threads: threads that run ops side by side, at least 1.
+    intra_op_parallelism_threads: threads inside an op, at least 1.
+    soft_placement: whether an op without a kernel on its device may run elsewhere on its task. None
       without a `base`: True.
-    log_device_placement: Whether each op's device is logged.
-    operation_timeout_secs: Seconds after which a run fails, also a run that would have survived a
+    log_device_placement: whether each op's device is logged.
+    operation_timeout_secs: seconds after which a run fails, also a run that would have survived a
       pause of the ps.
-    device_filters: The devices that a session sees, see `make_device_filters`.
-    base: The user's `tf.ConfigProto`, which is copied. None: an empty one.
+    device_filters: the devices that a session sees, see `make_device_filters`.
+    base: the user's `tf.ConfigProto`, which is copied. None: an empty config.
 
   Raises:
-    ValueError: If a number is out of its range.
+    ValueError: a number is out of its range.
   """
   import tensorflow.compat.v1 as tf  # late: other functions here run before TensorFlow's import
 
@@ -93,13 +100,24 @@ def make_session_config(
   return config
 
 
+def without_placement_log(config):
+  """Returns a `tf.ConfigProto` or None as it is, but for its `log_device_placement`, which is off.
+
+  For a server, which would log the operations of all sessions, those of tf1ps too, and for sessions
+  in which tf1ps alone makes runs.
+  """
+  if config is None or not config.log_device_placement:
+    return config
+  return make_session_config(base=config, log_device_placement=False)
+
+
 def make_small_config(tasks: Sequence[str]):
   """Makes the config of a session that runs a few small operations of tf1ps's own.
 
   TensorFlow's graph optimizer takes longer there than the runs.
 
   Args:
-    tasks: The names of the tasks that the session sees.
+    tasks: the names of the tasks that the session sees.
 
   Returns:
     A new `tf.ConfigProto`.
@@ -124,33 +142,19 @@ def _set_threads(config, pool, threads):
                      "process of a server: it must be at least 1, or 0 for TensorFlow's choice")
 
 
-def keepalive_environment(seconds: float = 10, timeout: float = 5,
-                          environ: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
-  """Returns the variable with which calls to a silent task fail, for TensorFlow 2.
+def grpc_environment() -> Dict[str, str]:
+  """Returns the variable with the options of calls between tasks, for TensorFlow 2.
 
-  Without it a call over a cut cable waits for as long as the system retries to send. TensorFlow
-  1.15 ignores the variable.
-
-  Args:
-    seconds: Seconds of silence until a keepalive ping is sent.
-    timeout: Seconds that its answer may take.
-    environ: The environment that TensorFlow will see; a value of the user's stays. None: this
-      process's.
+  Calls to a silent task fail. Without that, a call over a cut cable waits for as long as the system
+  retries to send. A task that comes back is reached at once, and not at the end of a second.
+  TensorFlow 1.15 ignores the variable.
 
   Returns:
-    The variable to add to the environment before TensorFlow starts; nothing if it is set already.
-
-  Raises:
-    ValueError: If one of the times is not above 0.
+    The variable to add to the environment before TensorFlow makes a server or a session; nothing if
+    the user has set it.
   """
-  for name, value in (("seconds", seconds), ("timeout", timeout)):
-    if not value > 0:
-      raise ValueError(f"{name} is {value}: it must be above 0")
-  if _GRPC_OPTIONS in (os.environ if environ is None else environ):
-    return {}
-  # Pings only while calls are open: a server takes more of them for an attack.
-  return {_GRPC_OPTIONS: f"grpc.keepalive_time_ms={_milliseconds(seconds)},"
-                         f"grpc.keepalive_timeout_ms={_milliseconds(timeout)}"}
+  return {} if _GRPC_OPTIONS in os.environ else {_GRPC_OPTIONS: ",".join(
+    f"grpc.{name}_ms={value}" for name, value in _GRPC_VALUES.items())}
 
 
 def _milliseconds(seconds):
@@ -161,15 +165,15 @@ def make_device_filters(graph, cluster: Cluster) -> List[str]:
   """Returns the filters of a session that runs this graph.
 
   Args:
-    graph: The complete `tf.Graph`.
-    cluster: The cluster, with the task that opens the session.
+    graph: the complete `tf.Graph`.
+    cluster: the cluster, with the task that opens the session.
 
   Returns:
     Such as ["/job:ps/task:0", "/job:worker/task:1"], by job and index, for
     `tf.ConfigProto.device_filters`.
 
   Raises:
-    ClusterError: If an op's device names a task that is not in the cluster.
+    ClusterError: an op's device names a task that is not in the cluster.
   """
   tasks = {cluster.task, cluster.control_task}
   for device, op_name in _devices(graph).items():
@@ -189,7 +193,7 @@ def filters_show_task(filters: Sequence[str], task: Task) -> bool:
 
 
 def _devices(graph) -> Dict[str, str]:
-  """Returns each device of the graph and its functions, with the name of one of its ops."""
+  """Returns each device of the graph and its functions, with the name of an op there."""
   from tf1ps.graph import FUNCTION_CALLERS  # late: it imports TensorFlow
 
   ops = graph.get_operations()
@@ -217,6 +221,5 @@ def _tasks(device, cluster) -> Set[Task]:
     return {cluster.task}
   tasks = set(cluster.tasks(spec.job))
   if not tasks:
-    raise ClusterError(f"there is no job {spec.job} in the cluster, which has "
-                       f"{', '.join(sorted(cluster.jobs))}")
+    raise ClusterError(f"the cluster has no job {spec.job}, only {', '.join(sorted(cluster.jobs))}")
   return tasks

@@ -1,4 +1,4 @@
-"""Signals: one mechanism for each process of tf1ps. Nothing here imports TensorFlow.
+"""Signals: the mechanism of each process of tf1ps. Nothing here imports TensorFlow.
 
 A Python signal handler runs in the main thread, between two bytecodes: never while TensorFlow's C++
 blocks that thread. But Python also writes the signal's number to a file descriptor at once, in C.
@@ -27,9 +27,8 @@ import threading
 import time
 from typing import Callable, List, Optional
 
-from tf1ps.compat import TIMING, signal_exit_code
+from tf1ps.compat import ENDING_SIGNALS, TIMING, EarlyEnd, signal_exit_code
 
-ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _handlers: List[Callable] = []  # of the active queues: an inner queue takes the signals over
 
 
@@ -84,7 +83,7 @@ class SignalQueue:
 
   def __enter__(self) -> "SignalQueue":
     if threading.current_thread() is not threading.main_thread():
-      raise ValueError("Signals reach the main thread only. Call this from the main thread.")
+      raise ValueError("signals reach the main thread only: call this from the main thread")
     self._open()
     return self
 
@@ -104,11 +103,11 @@ class SignalQueue:
       pass
 
   def _open(self):
-    """Replaces the handlers; returns whether there was one to replace."""
+    """Replaces the handlers; returns whether it replaced any."""
     handlers = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     free = (signal.SIG_DFL, signal.default_int_handler, *_handlers)
     mine = [number for number, present in handlers.items()
-            if (present in free or self._replaces)
+            if (present in free or isinstance(present, EarlyEnd) or self._replaces)
             and not (number == signal.SIGHUP and present == signal.SIG_IGN)]
     if not mine:
       return False
@@ -212,19 +211,39 @@ class SignalWatch(SignalQueue):
 
   def _next(self, timeout):
     """Returns the next signal, or None at the end of the watch or of the timeout."""
+    poll = select.poll()  # select takes no descriptor above 1023
     while True:
       try:
-        ready, _, _ = select.select([self._reader], [], [], timeout)
+        poll.register(self._reader, select.POLLIN)
+        ready = poll.poll(None if timeout is None else 1000 * timeout)
       except (OSError, ValueError):
         return None
-      if not ready:
+      if not ready or ready[0][1] & select.POLLNVAL:
         return None
       data = self._reader.recv(1)
       if not data:
-        # The watch was stopped. Without a signal that is its end; after one, only the clock counts.
+        # The watch was stopped. Without a signal that is its end; after a signal, the clock counts.
         if self.signum is not None and self._limit is not None:
           time.sleep(min(timeout or TIMING.fast_poll_interval, TIMING.fast_poll_interval))
         return None
       if data[0] in self._replaced:
         self.received.append(data[0])
         return data[0]
+
+
+class ExitWatch(SignalWatch):
+  """A watch whose signal ends the main thread, too, with exit code 128 + its number.
+
+  Attributes:
+    number: the first signal that has ended the main thread, or None. On its way up the exit may
+      become another error: C++ or a program may catch it.
+  """
+
+  def __init__(self, on_signal: Callable[[int], None] = lambda signum: None):
+    """Creates the watch, not yet active; see `SignalWatch`."""
+    super().__init__(on_signal, TIMING.force_exit_limit, handler=self._exit)
+    self.number: Optional[int] = None
+
+  def _exit(self, number, frame):
+    self.number = number if self.number is None else self.number
+    raise_exit(number, frame)

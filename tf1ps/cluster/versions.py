@@ -20,7 +20,7 @@ class VersionError(Error, RuntimeError):
 
 def check_versions(own_task: Task, tasks: Sequence[Task],
                    own_version: str = tf.version.VERSION) -> None:
-  """Checks that no other task runs TensorFlow 1 while this one runs TensorFlow 2.
+  """Checks that no other task runs TensorFlow 1 while this task runs TensorFlow 2.
 
   A server that does not name its version passes.
 

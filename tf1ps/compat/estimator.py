@@ -11,8 +11,9 @@ of TensorFlow 2.15, of which later TensorFlows lack these:
 
 This module puts them back before it imports the package. The package takes its server, its session
 and its device setter from TensorFlow's files, and has no argument for them: `estimator_with`
-changes its private functions, on TensorFlow 1.15, too. There it also mends the BestExporter. The
-heads of `tf.contrib.estimator` are private functions of the package.
+changes its private functions, on TensorFlow 1.15, too. There it also fixes the BestExporter.
+Exports that two tasks make in one second get names of their own. The heads of
+`tf.contrib.estimator` are private functions of the package.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ import importlib
 import importlib.machinery
 import importlib.util
 import inspect
+import logging
+import os
 import sys
 import types
+import uuid
 from typing import Callable, Optional
 
-from tf1ps.compat import slim
+import tensorflow.compat.v1 as tf
+
+from tf1ps.compat import canned_estimators, slim
 
 _PACKAGE = "tensorflow_estimator.python.estimator"
 _API = "estimator"
@@ -73,13 +79,16 @@ def estimator_with(server: type, session: Callable, make_device_setter: Callable
     ImportError: the package is not installed, or this release lacks what changes here.
   """
   prepare_estimator()
+  logging.getLogger("tensorflow").addFilter(OneDeprecation())
   slim.replace_names(_import("training"), "server_lib", {"Server": server})
   estimators = _import("estimator")
   slim.replace_names(estimators, "training", {"MonitoredTrainingSession": session})
+  _replace(estimators.Estimator, "_export_all_saved_models", _export_aside)
+  canned_estimators.take_keras_optimizers(_import)
   _replace(estimators, "_get_replica_device_setter", lambda unused: make_device_setter)
   _replace(estimators.Estimator, "_call_model_fn", lambda call: _call_by(call, build_model))
-  # TensorFlow 1.15 looks for the best evaluation in the event files, finds the one that it is to
-  # judge, and does not export it, because it is no better. Newer releases export the first one.
+  # TensorFlow 1.15 looks for the best evaluation in the event files, finds the evaluation that it
+  # judges, and does not export it, because it is not better. Newer releases export the first.
   _replace(_import("exporter").BestExporter, "_get_best_eval_result",
            lambda unused: lambda self, event_files: None)
   _replace(_import("tpu.tpu_estimator").TPUEstimator, "__init__",
@@ -91,6 +100,24 @@ def estimator_with(server: type, session: Callable, make_device_setter: Callable
   return _import("api._v1.estimator")
 
 
+class OneDeprecation(logging.Filter):
+  """Lets a single line pass of those in which the package's functions say that they are deprecated.
+
+  TensorFlow logs them with the function's module as an argument.
+  """
+
+  def __init__(self):
+    super().__init__()
+    self._has_passed = False
+
+  def filter(self, record):
+    args = record.args if isinstance(record.args, tuple) else ()
+    if not any(isinstance(text, str) and text.startswith("tensorflow_estimator.") for text in args):
+      return True
+    passes, self._has_passed = not self._has_passed, True
+    return passes
+
+
 def _replace(owner, name: str, make: Callable[[Callable], Callable]) -> None:
   """Replaces a private function of the package by make(function)."""
   function = getattr(owner, name, None)
@@ -98,6 +125,39 @@ def _replace(owner, name: str, make: Callable[[Callable], Callable]) -> None:
     raise ImportError("%s of the installed tensorflow-estimator has no %s, which tf1ps replaces. "
                       "Run: pip install 'tf1ps[legacy]'" % (owner.__name__, name))
   setattr(owner, name, make(function))
+
+
+def _export_aside(export):
+  """Has an estimator export into a folder of its own, and move that to a second after all others.
+
+  An export is named by its second since 1970. The package only looks whether that name is taken, so
+  of two tasks that export at once the later task fails. A name below an earlier export's
+  will not do: the package removes the exports of the lowest names, and a server of models takes the
+  highest.
+  """
+  @functools.wraps(export)
+  def export_aside(self, export_dir_base, *args, **kwargs):
+    base = tf.compat.as_bytes(export_dir_base)
+    aside = os.path.join(base, tf.compat.as_bytes("temp-%s" % uuid.uuid4().hex))
+    try:
+      made = export(self, aside, *args, **kwargs)
+      second = int(os.path.basename(made))
+      names = (tf.compat.as_str(name).rstrip("/") for name in tf.gfile.ListDirectory(base))
+      second = max([second] + [int(name) + 1 for name in names if name.isdigit()])
+      while True:
+        path = os.path.join(base, tf.compat.as_bytes(str(second)))
+        try:
+          tf.gfile.Rename(made, path)
+          return path
+        except tf.errors.OpError:
+          if not tf.gfile.Exists(path):
+            raise
+        second += 1
+    finally:
+      if tf.gfile.Exists(aside):
+        tf.gfile.DeleteRecursively(aside)
+
+  return export_aside
 
 
 def _import(name: str) -> types.ModuleType:
@@ -113,7 +173,7 @@ def _call_by(call_model_fn, build_model):
 
 
 def estimator_head(kind: str, **arguments):
-  """Makes a head that takes optimizers of `tf.train`; the package's public ones do not.
+  """Makes a head that takes optimizers of `tf.train`; the package's public heads do not.
 
   Args:
     kind: "binary", "multi_class" or "regression".
@@ -135,19 +195,19 @@ class Evaluations:
 
     Args:
       estimator, train_spec, eval_spec: as for `train_and_evaluate`.
-      is_last: whether the newest checkpoint is the run's last one.
+      is_last: whether the newest checkpoint is the last checkpoint of the run.
 
     Raises:
       TypeError: an argument has another type.
     """
     executor = _import("training")._TrainingExecutor
     executor(estimator, train_spec, eval_spec)  # checks the types
-    # The package takes a checkpoint of so many steps for the last one.
+    # The package takes a checkpoint of so many steps for the run's last.
     self._estimator = estimator
     self._evaluator = executor._Evaluator(estimator, eval_spec, 1 if is_last else None)
 
   def evaluate(self, path: Optional[str]) -> None:
-    """Evaluates a checkpoint; does nothing for None, or for the one of the last call."""
+    """Evaluates a checkpoint; does nothing for None, or for the checkpoint of the last call."""
     self._estimator.latest_checkpoint = lambda: path
     try:
       self._evaluator.evaluate_and_export()
@@ -184,9 +244,9 @@ class _OnlyOnTpu(types.ModuleType):
   def __getattr__(self, name):
     if name.startswith("__"):
       raise AttributeError(name)
-    found = type(name, (), {"__init__": _refuse})
-    setattr(self, name, found)
-    return found
+    refusing = type(name, (), {"__init__": _refuse})
+    setattr(self, name, refusing)
+    return refusing
 
 
 def _refuse(self, *unused_args, **unused_kwargs):
@@ -227,7 +287,7 @@ def _init_run_config(check_strategies, config, tf_config: Optional[dict]) -> Non
   strategies = [config._train_distribute, config._eval_distribute]
   if more is not None:
     strategies += [more.train_distribute, more.eval_distribute, more.remote_cluster]
-  check_strategies([one for one in strategies if one is not None], tf_config or {})
+  check_strategies([each for each in strategies if each is not None], tf_config or {})
   config._distribute_coordinator_mode = None
   config._init_distributed_setting_from_environment_var(tf_config)
   config._maybe_overwrite_session_config_for_distributed_training()

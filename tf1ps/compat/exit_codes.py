@@ -2,7 +2,7 @@
 
 0: the task has done everything. `EXIT_FAILED`: it has not; the last line has the reason. 128 + n:
 signal n ended the process before it was done, as in shells. Three codes pass only between a task
-and its launcher: `EXIT_PORT_TAKEN`, after which a launcher that chose the ports tries new ones,
+and its launcher: `EXIT_PORT_TAKEN`, after which a launcher that chose the ports tries new ports,
 `EXIT_RELEASED`, which is never the cause of a failure, and `EXIT_REFUSED`, after which a launcher
 makes no other start.
 """
@@ -25,15 +25,18 @@ EXIT_RELEASED = 97
 # or an error in the program. The task's last line names EXIT_FAILED.
 EXIT_REFUSED = 96
 
+# The reason of a task that a signal ends begins with it, and the run in its checkpoint directory.
+ENDED_BY_SIGNAL = "ended by signal "
+
 
 def signal_exit_code(number):
   """Returns 128 + number, the exit code of a process that signal `number` ended.
 
-  Raises ValueError if there is no such signal, from 1 to 64.
+  Raises ValueError for a number other than 1 to 64.
   """
   number = int(number)
   if not 1 <= number <= 64:
-    raise ValueError("A signal's number is 1 to 64, not %d." % number)
+    raise ValueError("a signal's number must be 1 to 64, got %d" % number)
   return 128 + number
 
 

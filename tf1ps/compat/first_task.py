@@ -2,7 +2,7 @@
 
 In a session of a server, TensorFlow 1 puts an operation without a device on the first device by
 name, such as /job:ps/task:0. TensorFlow 2 puts it on the session's own task. So programs without a
-device setter share their variables on the one, and train apart in silence on the other.
+device setter share their variables on the former, and train apart in silence on the latter.
 
 A session can only change the device of an operation that exists by `Operation._set_device`, which
 is private; the test of this module notices when it is gone.
@@ -20,7 +20,7 @@ IS_TENSORFLOW_1 = tf.__version__.startswith("1.")
 def place_variables(graph: tf.Graph, task: str) -> List[str]:
   """Places the global variables of a graph that name no task; does nothing on TensorFlow 1.
 
-  A variable on a GPU stays where it is, and so does one that is colocated with a placed operation.
+  A variable on a GPU stays there, and a variable that is colocated with a placed operation, too.
 
   Args:
     graph: the graph; a session that has run it does not notice the change.
@@ -42,7 +42,7 @@ def place_variables(graph: tf.Graph, task: str) -> List[str]:
 
 
 def _has_company(operation: tf.Operation) -> bool:
-  """Whether an operation is colocated with one whose device names another task."""
+  """Whether an operation is colocated with an operation whose device names another task."""
   for group in operation.colocation_groups():
     name = group.decode("utf-8")[len("loc:@"):]
     if name != operation.name and tf.DeviceSpec.from_string(

@@ -11,8 +11,7 @@ import sys
 import sysconfig
 from typing import FrozenSet
 
-_PYTHON = tuple(
-  sysconfig.get_paths()[each] + os.sep for each in ("stdlib", "platstdlib"))
+_PYTHON = tuple(sysconfig.get_paths()[each] + os.sep for each in ("stdlib", "platstdlib"))
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
@@ -20,7 +19,7 @@ def is_installed_file(path: str) -> bool:
   """Whether a file belongs to Python's library or to an installed package.
 
   The folder of packages need not be that of this Python: PYTHONPATH or a .pth file may add another
-  one, and an environment may share the packages of the system. A package of
+  folder, and an environment may share the packages of the system. A package of
   `pip install --target` is known by the list of its files.
   """
   path = os.path.abspath(path)
@@ -40,13 +39,13 @@ def _listed_files(folder: str) -> FrozenSet[str]:
 
   SOURCES.txt does not count: that of an editable install lists the program's own files.
   """
-  found = set()
+  paths = set()
   for pattern in os.path.join("*.dist-info", "RECORD"), os.path.join(
       "*.egg-info", "installed-files.txt"):
     for name in glob.glob(os.path.join(glob.escape(folder), pattern)):
       start = folder if name.endswith("RECORD") else os.path.dirname(name)
       with contextlib.suppress(OSError, csv.Error), open(
           name, newline="", encoding="utf-8", errors="replace") as file:
-        found.update(os.path.normpath(os.path.join(start, row[0]))
+        paths.update(os.path.normpath(os.path.join(start, row[0]))
                      for row in csv.reader(file) if row)
-  return frozenset(found)
+  return frozenset(paths)

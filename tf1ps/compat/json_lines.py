@@ -18,6 +18,7 @@ import sys
 import threading
 from typing import Optional
 
+WARNING = "WARNING: "  # begins a line of a task's end that its launcher repeats at its own
 _BEGIN = '{"time": "'
 # TensorFlow's C++ ("W0000 00:00:17..." or "2026-11-25 03:20:47.187166: W tensorflow/...") and absl.
 _LEVEL = re.compile(r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?([IWEF])(?:\d{4} | tensorflow/)"
@@ -41,18 +42,18 @@ def read_json_line(line: str) -> Optional[dict]:
   if not line.startswith(_BEGIN):
     return None
   try:
-    found = json.loads(line)
+    message = json.loads(line)
   except ValueError:
     return None
-  return found if isinstance(found.get("message"), str) else None
+  return message if isinstance(message.get("message"), str) else None
 
 
 def severity_of(line: str, default: str = "INFO") -> str:
   """Returns the severity that a line of TensorFlow's or absl's log names."""
-  found = _LEVEL.match(line)
-  if found is None:
+  level = _LEVEL.match(line)
+  if level is None:
     return default
-  name = found.group(1) or found.group(2)
+  name = level.group(1) or level.group(2)
   return _SEVERITIES.get(name, name)
 
 
@@ -126,7 +127,7 @@ def use_json_lines(task: str) -> None:
   if isinstance(sys.stdout, JsonStream):
     return
   for handler in logging.getLogger("tf1ps").handlers:
-    handler.setFormatter(_Formatter(task))  # its stream is the one that stdout was
+    handler.setFormatter(_Formatter(task))  # its stream is the former stdout
   sys.stdout = JsonStream(sys.stdout, task)
   sys.stderr = JsonStream(sys.stderr, task, "ERROR")
 

@@ -8,7 +8,7 @@ from typing import Union
 import tensorflow.compat.v1 as tf
 
 _RATES = ("_learning_rate", "_lr")  # of TensorFlow's optimizers
-_INNER = ("_opt", "_optimizer")  # of those around another one
+_INNER = ("_opt", "_optimizer")  # of optimizers around another optimizer
 
 
 def learning_rate_in(optimizer: tf.train.Optimizer) -> Union[None, float, tf.Tensor]:

@@ -7,7 +7,7 @@ imported, so this module must run before that:
 2. TensorFlow is imported.
 3. `quiet_python` sets the level of TensorFlow's Python log, before a deprecated call logs.
 
-TensorFlow 2.21 writes some messages before its log is set up, such as the one about a missing GPU;
+TensorFlow 2.21 writes some messages before its log is set up, such as that about a missing GPU;
 no variable turns them off. `held_back` holds the output of file descriptor 2 back during the import
 or the start of a server, and shows it if that fails.
 """
@@ -90,20 +90,46 @@ def held_back(verbosity: str = "warning"):
       os.close(saved)
 
 
-def import_quietly():
-  """Imports TensorFlow for a program of the user's own; returns tensorflow.compat.v1.
+@contextlib.contextmanager
+def quiet_import():
+  """Leaves out what TensorFlow logs at every start, for its import by a program of the user's own.
 
-  The information that TensorFlow logs at every start is left out. Warnings and errors that come
-  later are shown, the speed stays, and TF_CPP_MIN_LOG_LEVEL=0 in the environment shows all.
+  Warnings and errors that come later are shown, the speed stays, and TF_CPP_MIN_LOG_LEVEL=0 in the
+  environment shows all.
   """
-  level = os.environ.get("TF_CPP_MIN_LOG_LEVEL")
-  if "tensorflow" not in sys.modules and level != "0":
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = level or "1"
-    with held_back():
+  level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+  with held_back("info" if level == "0" else "warning"):
+    yield
+
+
+def import_quietly():
+  """Imports TensorFlow by `quiet_import`; returns tensorflow.compat.v1.
+
+  TensorFlow's Python log shows each warning once.
+  """
+  if "tensorflow" not in sys.modules:
+    with quiet_import():
       import tensorflow.compat.v1 as unused_tf  # noqa: F401
   import tensorflow.compat.v1 as tf
+  from absl import logging as absl_logging
 
+  handler = absl_logging.get_absl_handler()
+  if _is_first not in handler.filters:
+    handler.addFilter(_is_first)
   return tf
+
+
+def _is_first(record: logging.LogRecord) -> bool:
+  """Whether absl's handler, which tf.app.run installs, is the first to show a record on stderr.
+
+  TensorFlow's logger has a handler of its own, and passes each record on.
+  """
+  from absl import logging as absl_logging
+
+  shown = any(isinstance(handler, logging.StreamHandler) for handler in logging.getLogger(
+    "tensorflow").handlers)
+  stream = absl_logging.get_absl_handler().python_handler.stream
+  return record.name != "tensorflow" or not shown or stream not in (sys.stdout, sys.stderr)
 
 
 def quiet_python(verbosity: str = "warning") -> None:

@@ -1,4 +1,4 @@
-"""Recurrent cells: TensorFlow 2 has `tf.nn.rnn_cell`, and raises when one is used.
+"""Recurrent cells: TensorFlow 2 has `tf.nn.rnn_cell`, and raises when a program uses a cell.
 
 `LSTMCell` and `GRUCell` compute the same as TensorFlow 1's `BasicLSTMCell` and `GRUCell`, from
 variables of the same last names and shapes, so that their checkpoints can be restored:
@@ -13,7 +13,7 @@ A cell is built once, by `build`, and may then be called for any number of time 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Tuple, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -38,7 +38,7 @@ class _Cell:
     if units < 1:
       raise ValueError("a cell needs at least one unit, got %r" % (units,))
     self.units = units
-    self.variables = None
+    self.variables: Any = None  # a tuple, when `build` has made them
     self._name = name
 
   def _variables(self, depth, columns, bias):
@@ -61,11 +61,11 @@ class LSTMCell(_Cell):
       with tf.variable_scope(self._name):
         self.variables = self._variables(depth, 4 * self.units, 0.0)
 
-  def zero_state(self, batch) -> LSTMState:
+  def zero_state(self, batch: Union[int, tf.Tensor]) -> LSTMState:
     """The state before the first time step; `batch` is a number or a scalar tensor."""
     return LSTMState(tf.zeros([batch, self.units]), tf.zeros([batch, self.units]))
 
-  def __call__(self, inputs, state):
+  def __call__(self, inputs: tf.Tensor, state: LSTMState) -> Tuple[tf.Tensor, LSTMState]:
     """One time step: (outputs, state) from inputs `[batch, depth]` and the state before."""
     kernel, bias = self.variables
     gates = tf.matmul(tf.concat([inputs, state.h], 1), kernel) + bias
@@ -91,11 +91,11 @@ class GRUCell(_Cell):
         with tf.variable_scope("candidate"):
           self.variables = gates + self._variables(depth, self.units, 0.0)
 
-  def zero_state(self, batch) -> tf.Tensor:
+  def zero_state(self, batch: Union[int, tf.Tensor]) -> tf.Tensor:
     """The state before the first time step; `batch` is a number or a scalar tensor."""
     return tf.zeros([batch, self.units])
 
-  def __call__(self, inputs, state):
+  def __call__(self, inputs: tf.Tensor, state: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
     """One time step: (outputs, state) from inputs `[batch, depth]` and the state before."""
     gate_kernel, gate_bias, kernel, bias = self.variables
     gates = tf.sigmoid(tf.matmul(tf.concat([inputs, state], 1), gate_kernel) + gate_bias)

@@ -1,11 +1,12 @@
 """The one table of retries: which errors are retried, how often, and with which pause.
 
 Each row of `RETRIES` is used where its retry is made, and docs/run.md has the same table
-(`format_retries`). An error that no row names ends its task. Two sets of errors are used elsewhere,
-too, to tell the loss of a task from a mistake of a program:
+(`format_retries`). An error that no row names ends its task. Three sets of errors are used
+elsewhere, too, to tell the loss of a task from a mistake of a program:
 
   NEW_SESSION_ERRORS   a new session may succeed; TensorFlow's MonitoredSession recovers from these
   CONNECTION_ERRORS    a task, the connection to it, or the run that used it is gone
+  LOST_STATE_ERRORS    a variable, queue or iterator was never there, or was cleared under the run
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from tf1ps.compat.timing import TIMING, Timing
 
 NEW_SESSION_ERRORS = (tf.errors.AbortedError, tf.errors.UnavailableError)
 CONNECTION_ERRORS = NEW_SESSION_ERRORS + (tf.errors.CancelledError, tf.errors.DeadlineExceededError)
+
+# Internal: TensorFlow's "Invalid variable reference", for a variable that goes during the run.
+LOST_STATE_ERRORS = (
+  tf.errors.FailedPreconditionError, tf.errors.NotFoundError, tf.errors.InternalError)
 
 
 class Retry(NamedTuple):
@@ -32,7 +37,7 @@ class Retry(NamedTuple):
   longest: Optional[str] = None  # the field with the longest pause, if the pause doubles
 
   def pauses(self) -> Iterator[float]:
-    """Yields the pauses before the second try and the later ones, in seconds, without an end."""
+    """Yields the pauses before the second try and later tries, in seconds, without an end."""
     pause = 0.0 if self.pause is None else getattr(TIMING, self.pause)
     while True:
       yield pause
@@ -60,8 +65,9 @@ RETRIES = Retries(
     'whose text has "request was received twice"', tries=4),
   step=Retry(
     "a step, or another run of a training session, in a new session", NEW_SESSION_ERRORS,
-    "; and the errors of an interrupted synchronous update, of a replica that has not joined, and "
-    "of a container that was reset", limit="until a new session is there"),
+    "; and the errors of an interrupted synchronous update, of a replica that has not joined, of a "
+    "container that was reset, and of a run that a task has dropped",
+    limit="until a new session is there"),
   session=Retry(
     "the creation of a training session", NEW_SESSION_ERRORS,
     "; and a ps that does not answer for the control records",
@@ -80,7 +86,8 @@ RETRIES = Retries(
     pause="retry_pause"),
   scheduled_step=Retry(
     "a step of a ClusterCoordinator, on any free worker", CONNECTION_ERRORS,
-    "; and FailedPreconditionError and NotFoundError, if a ps has lost its state", tries=5,
+    "; and FailedPreconditionError, NotFoundError and InternalError, if a ps has lost its state",
+    tries=5,
     pause="retry_pause"),
   report=Retry(
     "the report of a task's end", (), "the task that keeps the heartbeats does not answer",
@@ -93,11 +100,11 @@ RETRIES = Retries(
 
 def format_retries() -> str:
   """Formats the table for docs/run.md, with the default pauses."""
-  lines = ["| what is tried again | after which error | how often | pause |", "|---|---|---|---|"]
+  lines = ["|what is tried again|after which error|how often|pause|", "|-|-|-|-|"]
   for row in RETRIES:
     errors = " or ".join(each.__name__ for each in row.errors)
     separator = " " if errors and row.condition[:1] not in ("", ";") else ""
-    lines.append("| %s | %s | %s | %s |" % (
+    lines.append("|%s|%s|%s|%s|" % (
       row.what, errors + separator + row.condition, _say_limit(row), _say_pause(row)))
   return "\n".join(lines) + "\n"
 

@@ -8,7 +8,7 @@ private and change here:
 * tf_slim's `batch_norm` uses TensorFlow's `tensorflow.python.layers.normalization`, which looks for
   the module `tf_keras.legacy_tf_layers`; tf_keras has it as `tf_keras.src.legacy_tf_layers`.
 * slim's training loops take the Supervisor, the session and the optimizer from TensorFlow's files.
-  There is no argument for them.
+  They have no arguments for these.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _LAYERS, _LAYERS_TODAY = "tf_keras.legacy_tf_layers", "tf_keras.src.legacy_tf_la
 _PUBLIC_NAMES = {"variable": "Variable"}  # where they differ
 
 
-class _File:
-  """A file of TensorFlow, in which some names are others; those it has lost are the public ones."""
+class _SlimFile:
+  """A file of TensorFlow, in which some names are others; those it has lost are public names."""
 
   def __init__(self, module, names):
     self._module = module
@@ -37,7 +37,7 @@ class _File:
     return getattr(tf, _PUBLIC_NAMES.get(name, name))
 
 
-def mend_tf_slim() -> None:
+def fix_tf_slim() -> None:
   """Imports tf_slim, and gives it what it looks for in vain in TensorFlow and tf_keras."""
   if importlib.util.find_spec(_LAYERS) is None:
     for name in ("", ".normalization"):
@@ -63,4 +63,4 @@ def replace_names(module, file, names) -> None:
   imported = getattr(module, file)
   for name in names:
     getattr(imported, name)
-  setattr(module, file, _File(imported, names))
+  setattr(module, file, _SlimFile(imported, names))

@@ -1,7 +1,7 @@
 """Every wait that no flag sets: intervals, pauses and limits, in one value that tests shorten.
 
 `TIMING` is made once per process. The environment variable TF1PS_TIMING, a JSON object such as
-`{"heartbeat_interval": 0.1}`, overrides fields of it, here and in every process that this one
+`{"heartbeat_interval": 0.1}`, overrides fields of it, here and in every process that this process
 starts. TF1PS_START_TIMEOUT does the same for the limit of the start, where no argument or flag sets
 it: a legacy trainer has none. Nothing here imports TensorFlow.
 """
@@ -12,7 +12,7 @@ import json
 import os
 from typing import Mapping, NamedTuple
 
-from tf1ps.compat.errors import Error
+from tf1ps.compat.error_texts import Error
 
 VARIABLE = "TF1PS_TIMING"
 START_VARIABLE = "TF1PS_START_TIMEOUT"
@@ -26,15 +26,15 @@ class Timing(NamedTuple):
   """Waits in seconds, by what they are for."""
 
   # Between two looks of a wait.
-  poll_interval: float = 0.25  # at other tasks, through a server
+  poll_interval: float = 0.25  # at other tasks, through a server; see `poll_pause`
   fast_poll_interval: float = 0.1  # at an answer that is due at once, or at a signal
   local_poll_interval: float = 0.05  # at threads and queues of this process
   queue_poll_interval: float = 0.005  # of a waiting caller at a queue; each costs the ps 0.5 ms
-  first_poll_interval: float = 0.002  # the first one, where the interval doubles
+  first_poll_interval: float = 0.002  # where the interval doubles
   call_poll_interval: float = 0.5  # at signals, while a run is in progress
 
   # Between two tries of what failed and may succeed.
-  retry_pause: float = 0.25  # the first one; it doubles where the ps may need long
+  retry_pause: float = 0.25  # the first; it doubles where the ps may need long
   save_retry_pause: float = 5.0  # after a failed save; it doubles up to 12 times this
   longest_retry_pause: float = 4.0
 
@@ -47,7 +47,7 @@ class Timing(NamedTuple):
   status_interval: float = 5.0  # between two writes of the run's status file, at most
   range_report_interval: float = 1.0  # between two reports of ranges that are done
 
-  # Between two lines about one thing, and before the first.
+  # Between two lines about the same thing, and before the first.
   first_report: float = 1.0  # progress, or a wait
   report_interval: float = 5.0  # progress, one line each
   status_refresh: float = 1.0  # tf1ps-top
@@ -60,12 +60,13 @@ class Timing(NamedTuple):
   position_interval: float = 5.0  # stores of the input's position, at least
 
   # The end of a job.
+  end_timeout: float = 300.0  # for a worker that makes no step: of the chief, and under max_lead
   linger: float = 1.5  # from the release of a ps to its end, so that nobody's last call breaks
   leave_limit: float = 2.0  # that a loop has to end by itself after a signal
   force_exit_limit: float = 4.5  # from a signal to the end of the process by force
   failed_saves_limit: float = 600.0  # from the first of several failed saves to the chief's end
   save_limit: float = 60.0  # for a checkpoint after the loss of another task
-  ended_run_wait: float = 10.0  # for a ps, where the run in the checkpoint directory has ended
+  ended_run_wait: float = 3.0  # for a task that the job needs, where the run has ended
   step_vote_limit: float = 30.0  # for the others to make the last step too
   step_vote_limit_after_signal: float = 1.5
   steps_end_limit: float = 5.0  # for steps under way, before the session closes
@@ -74,12 +75,12 @@ class Timing(NamedTuple):
   report_limit: float = 10.0  # to tell others how this task ended
   report_limit_after_failure: float = 3.0
   report_limit_after_signal: float = 1.0
-  report_limit_after_loss: float = 0.3  # whoever would hear it may be what is lost
+  report_limit_after_loss: float = 0.3  # the task that would hear it may be lost
   unheard_report_limit: float = 0.5  # where the ps has never answered
   heard_limit: float = 3.0  # for the chief to read the report of a worker, which then leaves
   thread_end_limit: float = 1.0  # for a thread that was asked to end
   session_close_limit: float = 3.0  # a session that does not close is left behind
-  run_session_close_limit: float = 1.0  # of a job: with a dead ps none closes, the next one waits
+  run_session_close_limit: float = 1.0  # of a job: with a dead ps no session closes, the next waits
   aborted_close_limit: float = 0.2
   # For sessions that are closing when the process ends; above the 10 s after which TensorFlow gives
   # up a close that a server does not answer.
@@ -87,15 +88,16 @@ class Timing(NamedTuple):
   call_grace: float = 0.2  # after TensorFlow's own limit of a run, until the run is left behind
   answer_limit: float = 10.0  # after a caller's own timeout, for the answer to a run under way
   generator_end_limit: float = 0.3  # for an input function in Python to return
-  runner_end_limit: float = 0.4  # for a queue runner's thread; above the one before
-  runner_threads_end_limit: float = 0.7  # for all of them; above the one before
+  runner_end_limit: float = 0.4  # for a queue runner's thread; above the limit before
+  runner_threads_end_limit: float = 0.7  # for all of them; above the limit before
   runner_others_limit: float = 5.0  # for other threads' records, when one thread fails
 
   # Calls to a server.
-  probe_limit: float = 2.0  # for a server to answer a probe; a live one takes milliseconds
+  probe_limit: float = 2.0  # for a server to answer a probe; a live server takes milliseconds
   watch_probe_limit: float = 1.0  # the same, of a server that has answered before
   round_trip_limit: float = 5.0  # for one try of the path worker, ps, worker; it may connect
   cluster_record_limit: float = 2.0  # for a ps that has just started to write its cluster down
+  join_limit: float = 1.0  # for a ps's program to call join; below the limit before
   lock_limit: float = 10.0  # for a run that waits for a lock on a ps
   reset_limit: float = 10.0  # for one task of a cluster to clear its containers
   reset_lock_limit: float = 2.0  # the same in a reset: a longer step is not waited for
@@ -104,7 +106,9 @@ class Timing(NamedTuple):
   cancelled_step_limit: float = 2.0  # for a server to end a cancelled step; 1.15 begins after 1 s
   queue_make_limit: float = 10.0  # to make a queue again whose ps was restarted
   link_limit: float = 5.0  # for a link to another task: the dial, the handshake, the first answer
+  link_first_limit: float = 2.0  # for the first bytes of a connection from outside
   link_end_limit: float = 3.0  # for a sidecar to deliver the last bytes of a task that has ended
+  tuning_limit: float = 240.0  # for all measurements of tf1ps-tune
   link_idle_limit: float = 60.0  # without bytes; then the kernel probes the other machine
   link_probe_interval: float = 15.0  # between two such probes, whole seconds
   certificate_interval: float = 3600.0  # between two looks at the end of the certificate
@@ -123,11 +127,12 @@ class Timing(NamedTuple):
   script_tasks_end_limit: float = 10.0  # for a script's tasks after a failure, or after a signal
   killed_limit: float = 1.0  # for tasks after SIGKILL
   output_limit: float = 0.5  # for the last output of tasks that have ended
-  cause_limit: float = 15.0  # for the task that failed first, where one says that another did
+  traceback_limit: float = 1.0  # from a task's traceback to its end, so that it is its last word
+  cause_limit: float = 15.0  # for the task that failed first, where a task says that another did
   evaluator_limit: float = 3600.0  # for the evaluator after the last ps
-  restart_pause: float = 1.0  # before the first restart of a failed task; each next one doubles
-  longest_restart_pause: float = 30.0
-  restart_reset: float = 300.0  # a task that lived so long begins with the first pause again
+  restart_pause: float = 1.0  # before the second restart of a failed task; the first has none
+  longest_restart_pause: float = 30.0  # each next pause doubles up to it
+  restart_reset: float = 300.0  # a task that lived so long is started again at once, as at first
   stalled_least: float = 10.0  # of a run that lasts much longer than those before, until it counts
   stalls_pause: float = 3.0  # for the other tasks that stand still to say what they wait for
   ssh_beat_interval: float = 5.0  # of tf1ps-ssh to the script on a task's host
@@ -137,6 +142,14 @@ class Timing(NamedTuple):
   fork_server_kill_limit: float = 5.0  # of that, for the tasks that it kills
   import_limit: float = 600.0  # for the imports before the first fork
   nvidia_smi_limit: float = 20.0  # nvidia-smi may have to wake drivers
+
+
+def poll_pause(waited: float) -> float:
+  """Returns the pause until the next look at other tasks, of a wait that has lasted `waited` s.
+
+  It is short at first: what is about to come is seen when it comes.
+  """
+  return min(TIMING.poll_interval, max(TIMING.local_poll_interval, waited / 3))
 
 
 def read(environment: Mapping[str, str]) -> Timing:
@@ -149,13 +162,14 @@ def read(environment: Mapping[str, str]) -> Timing:
     The `Timing`: the defaults where the variable does not say otherwise.
 
   Raises:
-    TimingError: it is no JSON object, names an unknown field, or a value is no number from 0 on.
+    TimingError: it is not a JSON object, names an unknown field, or has a value other than a number
+      from 0 on.
   """
   text = environment.get(VARIABLE) or "{}"
   try:
     values = json.loads(text)
   except ValueError as error:
-    raise TimingError("%s is no JSON object (%s): %s" % (VARIABLE, error, text)) from error
+    raise TimingError("%s is not a JSON object (%s): %s" % (VARIABLE, error, text)) from error
   if not isinstance(values, dict):
     raise TimingError('%s must be a JSON object such as {"linger": 0.1}, got %s' % (VARIABLE, text))
   for name, value in values.items():

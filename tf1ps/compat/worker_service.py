@@ -5,7 +5,7 @@ same port answers a plain gRPC call within milliseconds, and the call carries it
 
 1. `GetStatus` returns the server's devices: their names contain the task, and their incarnation
    changes when the server is restarted.
-2. `CleanupAll` clears containers on this one server. It ends no session and needs no other task.
+2. `CleanupAll` clears containers on this server alone. It ends no session and needs no other task.
 3. `RegisterGraph` refuses a graph for a newer TensorFlow, and its error names the server's version.
    No call of a server returns the version.
 
@@ -26,11 +26,11 @@ from typing import List, NamedTuple, Sequence
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
-from tf1ps.compat.errors import Error
+from tf1ps.compat.error_texts import Error
 from tf1ps.compat.link_proxy import LINK_PROXY
 
 _SERVICE = "/tensorflow.WorkerService/"
-# A pool of its own makes each connection a new one, which shows the present state of the server.
+# With a pool of its own, each connection is new, which shows the present state of the server.
 _NEW_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
 _LARGEST_VERSION = 2 ** 31 - 1  # of a graph; no TensorFlow has it
 _VERSION_IN_ERROR = re.compile(r"TensorFlow (\d[\w.+-]*?)\.?(\s|$)")
@@ -54,8 +54,7 @@ def _make_messages():
       ("device", 1, field.TYPE_MESSAGE, field.LABEL_REPEATED, ".tf1ps.DeviceAttributes"))
   add("CleanupAllRequest", ("container", 1, field.TYPE_BYTES, field.LABEL_REPEATED, None))
   add("VersionDef", ("min_consumer", 2, field.TYPE_INT32, field.LABEL_OPTIONAL, None))
-  add("GraphDef",
-      ("versions", 4, field.TYPE_MESSAGE, field.LABEL_OPTIONAL, ".tf1ps.VersionDef"))
+  add("GraphDef", ("versions", 4, field.TYPE_MESSAGE, field.LABEL_OPTIONAL, ".tf1ps.VersionDef"))
   add("RegisterGraphRequest",
       ("graph_def", 2, field.TYPE_MESSAGE, field.LABEL_OPTIONAL, ".tf1ps.GraphDef"))
   pool = descriptor_pool.DescriptorPool()
@@ -71,7 +70,7 @@ _GetStatusResponse, _CleanupAllRequest, _RegisterGraphRequest = _make_messages()
 
 
 class Device(NamedTuple):
-  """One device of a server."""
+  """A device of a server."""
 
   name: str  # "/job:ps/replica:0/task:0/device:CPU:0"
   incarnation: int  # random; it changes when the server is restarted
@@ -98,11 +97,11 @@ def get_status(address: str, timeout: float) -> List[Device]:
     timeout: seconds until the call is given up.
 
   Raises:
-    CallError: there was no answer, or not one of a TensorFlow server.
+    CallError: there was no answer, or not the answer of a TensorFlow server.
   """
   reply = _call(address, "GetStatus", b"", timeout)
   try:
-    devices = [_device(one) for one in _GetStatusResponse.FromString(reply).device]
+    devices = [_device(device) for device in _GetStatusResponse.FromString(reply).device]
     if reply and not devices:
       raise ValueError("no device in the answer")
     return devices
@@ -112,11 +111,11 @@ def get_status(address: str, timeout: float) -> List[Device]:
 
 
 def cleanup_all(address: str, containers: Sequence[str], timeout: float) -> None:
-  """Clears containers on one server; sessions and other containers stay.
+  """Clears containers on a server; sessions and other containers stay.
 
   Args:
     address: "host:port".
-    containers: names of the containers; the default one has the name of the server's job.
+    containers: names of the containers; the default container has the name of the server's job.
     timeout: seconds until the call is given up.
 
   Raises:
@@ -125,7 +124,8 @@ def cleanup_all(address: str, containers: Sequence[str], timeout: float) -> None
   """
   if isinstance(containers, str) or not containers or not all(containers):
     raise ValueError(
-      "containers must be a list of at least one name and no empty one, got %r" % (containers,))
+      "containers must be a list of at least one name, and no name may be empty, got %r" % (
+        containers,))
   request = _CleanupAllRequest(container=[name.encode("utf-8") for name in containers])
   _call(address, "CleanupAll", request.SerializeToString(), timeout)
 
@@ -145,10 +145,10 @@ def get_version(address: str, timeout: float) -> str:
   try:
     _call(address, "RegisterGraph", request.SerializeToString(), timeout)
   except CallError as error:
-    found = _VERSION_IN_ERROR.search(error.details)
-    if found is None:
+    version = _VERSION_IN_ERROR.search(error.details)
+    if version is None:
       raise
-    return found.group(1)
+    return version.group(1)
   raise CallError(grpc.StatusCode.OK, "the server took a graph for a newer TensorFlow")
 
 

@@ -1,4 +1,4 @@
-"""`ClusterCoordinator`: one client that owns the program and schedules its steps on workers.
+"""`ClusterCoordinator`: a client that owns the program and schedules its steps on workers.
 
 Its own session, a `MonitoredTrainingSession` on a graph with all functions, starts the run,
 initialises or restores the variables, saves checkpoints, notices a lost ps, and releases the ps and
@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Any, Callable, Dict, List, Optional, Set
+import types
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Type, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.checkpoint import GlobalStepTracker, find_global_step
 from tf1ps.cluster import ClusterError, Server, make_session_config
 from tf1ps.compat import START_TIMEOUT, TIMING, signal_exit_code
 from tf1ps.coordinator.functions import Builder, PerWorkerDataset, Signature, split
 from tf1ps.coordinator.steps import RemoteValue, StepQueue
 from tf1ps.coordinator.workers import WorkerThread, WorkerWatch
 from tf1ps.placement import replica_device_setter
-from tf1ps.session import Interval, Membership, open_session
+from tf1ps.session import Interval, Membership, SessionSettings, open_session
 
 _log = logging.getLogger("tf1ps")
 
@@ -36,7 +37,7 @@ class ClusterCoordinator:
 
   Attributes:
     graph: the coordinator's own graph. Before the start you may build in it; it has a part of each
-      function, and the global step if a function makes one.
+      function, and the global step if a function makes it.
   """
 
   def __init__(
@@ -45,7 +46,7 @@ class ClusterCoordinator:
     checkpoint_dir: Optional[str] = None,
     *,
     save_checkpoint_secs: Optional[float] = 600.0,
-    steps_per_execution: int = 1,
+    steps_per_execution: Union[int, str] = "auto",
     step_timeout: float = 600.0,
     max_pending: int = 1000,
     partitioner: Optional[Callable] = None,
@@ -59,8 +60,9 @@ class ClusterCoordinator:
       checkpoint_dir: where checkpoints are saved and restored from, or None.
       save_checkpoint_secs: seconds between checkpoints; None: only at the end.
       steps_per_execution: the number of steps that a worker makes in one run of its session, while
-        so many of one function wait. It is for small steps whose arguments are per-worker values.
-        Each step reads what the step before has updated. A lost run is made again as a whole.
+        so many of a function wait, and all of their arguments are per-worker values. "auto": as
+        many as pay by the worker's own times, at most 16, in runs of at most 65 ms. Each step reads
+        what the step before has updated. A lost run is made again as a whole.
       step_timeout: seconds after which a step that does not end counts as lost.
       max_pending: the number of steps that wait for a worker before `schedule` waits.
       partitioner: divides large variables over the ps, such as
@@ -78,7 +80,11 @@ class ClusterCoordinator:
         "a ClusterCoordinator needs the server of the job chief, in a cluster with the jobs ps and "
         "worker; this is %s of a cluster with the jobs %s" % (
           cluster.task.name, ", ".join(sorted(cluster.jobs))))
-    for name, value in (("steps_per_execution", steps_per_execution),
+    at_once = None if steps_per_execution == "auto" else steps_per_execution
+    if isinstance(at_once, str):
+      raise ValueError(
+        "steps_per_execution must be \"auto\" or a number of steps, got %r" % at_once)
+    for name, value in (("steps_per_execution", 1 if at_once is None else at_once),
                         ("step_timeout", step_timeout), ("max_pending", max_pending),
                         ("start_timeout", start_timeout)):
       if not value > 0:
@@ -86,7 +92,7 @@ class ClusterCoordinator:
     self.graph = tf.Graph()
     self._server, self._cluster, self._checkpoint_dir = server, cluster, checkpoint_dir
     self._save_secs, self._step_timeout = save_checkpoint_secs, step_timeout
-    self._at_once = steps_per_execution
+    self._at_once = at_once
     self._partitioner, self._start_timeout = partitioner, start_timeout
     self._queue, self._own_queue = StepQueue(max_pending), StepQueue(1)
     self._signatures: Dict[Any, Signature] = {}
@@ -96,14 +102,16 @@ class ClusterCoordinator:
     self._workers: List[WorkerThread] = []
     self._own: Optional[WorkerThread] = None  # runs functions on the coordinator itself
     self._session = None
-    self._state: Optional[_StateWatch] = None
+    self._state: Any = None  # a _StateWatch, from the first step on
     self._watch: Optional[WorkerWatch] = None
     self._has_ended = False
 
   def __enter__(self) -> "ClusterCoordinator":
     return self
 
-  def __exit__(self, exception_type, exception_value, traceback):
+  def __exit__(self, exception_type: Optional[Type[BaseException]],
+               exception_value: Optional[BaseException],
+               traceback: Optional[types.TracebackType]) -> None:
     if exception_type is not None:
       self._end(exception_type, exception_value, traceback)
       return
@@ -125,8 +133,9 @@ class ClusterCoordinator:
     """
     return PerWorkerDataset(dataset_fn)
 
-  def schedule(self, function: Callable, args=(), kwargs=None, *,
-               stays: bool = False, timeout: Optional[float] = None) -> RemoteValue:
+  def schedule(self, function: Callable, args: Sequence[Any] = (),
+               kwargs: Optional[Mapping[str, Any]] = None, *, stays: bool = False,
+               timeout: Optional[float] = None) -> RemoteValue:
     """Schedules a step: the function with these arguments, on any worker.
 
     A step runs at least once: again, if its worker was lost before it has reported the result.
@@ -184,8 +193,8 @@ class ClusterCoordinator:
 
   # More.
 
-  def run(self, function: Callable, args=(), kwargs=None, *,
-          timeout: Optional[float] = None) -> Any:
+  def run(self, function: Callable, args: Sequence[Any] = (),
+          kwargs: Optional[Mapping[str, Any]] = None, *, timeout: Optional[float] = None) -> Any:
     """Runs a function on the coordinator itself, now, and returns its result.
 
     It is `session.run` for a function: the inline evaluation of a small model between two epochs,
@@ -216,7 +225,8 @@ class ClusterCoordinator:
     self._own_queue.join(timeout, self._check)
     return step.fetch(timeout)
 
-  def build(self, function: Callable, args=(), kwargs=None) -> None:
+  def build(self, function: Callable, args: Sequence[Any] = (),
+            kwargs: Optional[Mapping[str, Any]] = None) -> None:
     """Builds a function before the first step, without scheduling it.
 
     Functions that make variables of their own need it if they are scheduled later.
@@ -239,14 +249,14 @@ class ClusterCoordinator:
     return self._state.lost_updates if self._state is not None else 0
 
   def _add(self, signature: Signature) -> Signature:
-    found = self._signatures.get(signature.key)
-    if found is None:
+    known = self._signatures.get(signature.key)
+    if known is None:
       if self._session is None:
         self._builder.build(signature)
       else:
         self._try(signature)
-      found = self._signatures[signature.key] = signature
-    return found
+      known = self._signatures[signature.key] = signature
+    return known
 
   def _try(self, signature):
     """Builds a function that comes after the start where its errors disturb no worker."""
@@ -268,17 +278,17 @@ class ClusterCoordinator:
     if self._session is not None:
       return
     if self._has_ended:
-      raise RuntimeError("this coordinator has ended: create another one")
+      raise RuntimeError("this coordinator has ended: create another coordinator")
     record = self._server.record
     with self.graph.as_default():
       self._variables = {v.op.name for v in tf.global_variables()}
-      step = tf.train.get_global_step()
+      step = find_global_step()
       fetch = tf.no_op() if step is None else step.read_value()
       self._session = open_session(
-        Membership(record, self._checkpoint_dir), GlobalStepTracker(), [], self._checkpoint_dir,
-        None, None, Interval(secs=self._save_secs), Interval(), is_chief=True,
-        start_timeout=self._start_timeout, expects_all=False, awaits_workers=False,
-        needs_global_step=False)
+        Membership(record, self._checkpoint_dir), GlobalStepTracker(), [], SessionSettings(
+          True, self._checkpoint_dir, save_checkpoint=Interval(secs=self._save_secs),
+          start_timeout=self._start_timeout, expects_all=False, awaits_workers=False,
+          needs_global_step=False))
     self._state = _StateWatch(self._session, fetch, step is not None, self._fail)
     self._workers = [self._make_worker(task, self._queue) for task in self._cluster.tasks("worker")]
     self._watch = WorkerWatch(self._workers, self._queue, self._start_timeout)

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import Error
+from tf1ps.graph import needed_ops, ops_of
 from tf1ps.pipeline import without_autotuning
 from tf1ps.transfer import Unrolled
 
@@ -38,7 +39,7 @@ class PerWorkerValues:
     self._build = build
     self._built: Dict[tf.Graph, Any] = {}
 
-  def of(self, graph: tf.Graph):
+  def of(self, graph: tf.Graph) -> Any:
     """Returns the value in a worker's graph, and builds it at the first call."""
     if graph not in self._built:
       self._built[graph] = self._build()
@@ -60,16 +61,13 @@ class PerWorkerDataset:
     if not callable(dataset_fn):
       raise TypeError("create_per_worker_dataset needs a function that returns a tf.data.Dataset, "
                       "got %r" % (dataset_fn,))
-    self._dataset_fn = dataset_fn
-    self._iterators = PerWorkerIterator(self._make_iterator)
+    # The device of the worker, without the setter: an iterator never goes to a ps. An autotuning
+    # thread would delay the end of the worker's session (examples/coordinator.py shows it).
+    self._iterators = PerWorkerIterator(
+      lambda: tf.data.make_initializable_iterator(without_autotuning(dataset_fn())))
 
   def __iter__(self):
     return self._iterators
-
-  def _make_iterator(self):
-    # The device of the worker, without the setter: an iterator never goes to a ps. An autotuning
-    # thread would delay the end of the worker's session (examples/coordinator.py shows it).
-    return tf.data.make_initializable_iterator(without_autotuning(self._dataset_fn()))
 
 
 class Signature(NamedTuple):
@@ -99,7 +97,8 @@ def split(function: Callable, args, kwargs) -> Tuple[Signature, List[np.ndarray]
   """
   if not callable(function):
     raise FunctionError("the first argument must be a function, got %r" % (function,))
-  parts, values = [], []
+  parts: List[Any] = []
+  values: List[np.ndarray] = []
   structure = _take_leaves((tuple(args or ()), dict(kwargs or {})), parts, values, function)
   return Signature(function, tuple(parts), structure), values
 
@@ -147,7 +146,7 @@ class Kept(NamedTuple):
 
 
 class Built(NamedTuple):
-  """A function in one worker's graph."""
+  """A function in a worker's graph."""
 
   placeholders: List[tf.Tensor]
   fetches: List  # tensors and operations: the leaves of the result
@@ -159,7 +158,7 @@ class Built(NamedTuple):
 
 
 class Builder:
-  """Builds functions in one graph, under one device function.
+  """Builds functions in a graph, under a device function.
 
   Attributes:
     graph: the graph.
@@ -184,37 +183,41 @@ class Builder:
 
   def build(self, signature: Signature) -> Built:
     """Returns the function in this graph, and builds it at the first call."""
-    found = self._built.get(signature.key)
-    if found is None:
-      # One at a time: workers build in threads, and an optimizer outside of the function keeps
-      # tensors from one of its methods to the next.
+    built = self._built.get(signature.key)
+    if built is None:
+      # In turn: workers build in threads, and an optimizer outside of the function keeps tensors
+      # from a method of it to the next.
       with _build_lock, self.graph.as_default():
-        found = self._built[signature.key] = self._make(signature)
-    return found
+        built = self._built[signature.key] = self._make(signature)
+    return built
 
   def build_kept(self, signature: Signature) -> Kept:
     """Returns the operations that keep the function's result on the worker."""
-    found = self._kept.get(signature.key)
-    if found is None:
+    kept = self._kept.get(signature.key)
+    if kept is None:
       built = self.build(signature)
       with self.graph.as_default(), tf.device(self._iterator_device):
-        found = self._kept[signature.key] = _keep(built.fetches)
-    return found
+        kept = self._kept[signature.key] = _keep(built.fetches)
+    return kept
 
   def build_unrolled(self, signature: Signature, steps: int) -> Unrolled:
-    """Returns copies of the function, each of which reads what the one before has updated.
+    """Returns copies of the function, each of which reads what the copy before has updated.
 
     Raises ValueError if the function prefetches, or is fed with arrays.
     """
-    found = self._unrolled.get(signature.key)
-    if found is None:
+    unrolled = self._unrolled.get(signature.key)
+    if unrolled is None:
       built = self.build(signature)
       with self.graph.as_default():
         with tf.device(self._iterator_device):
           whole = tf.group(*built.fetches)
-        found = self._unrolled[signature.key] = Unrolled(
+        unrolled = self._unrolled[signature.key] = Unrolled(
           whole, steps, fetches=built.fetches, worker=self._iterator_device)
-    return found
+    return unrolled
+
+  def count_ops(self, signature: Signature) -> int:
+    """Returns the number of operations of the function."""
+    return len(needed_ops(ops_of(self.build(signature).fetches)))
 
   def _make(self, signature):
     placeholders, leaves = [], []

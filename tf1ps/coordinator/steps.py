@@ -120,22 +120,23 @@ class StepQueue:
       self._changed.notify_all()
       return step
 
-  def take(self, limit: float, most: int = 1,
-           may_share: Optional[Callable[[RemoteValue], bool]] = None) -> List[RemoteValue]:
-    """Returns the next step for a worker, or the next `most` steps if one run can make them.
+  def take(self, limit: float,
+           find_most: Callable[[RemoteValue], int] = lambda step: 1) -> List[RemoteValue]:
+    """Returns the next step for a worker, or as many as a run should make, if so many wait.
 
     Args:
-      limit: seconds to wait for a step; without one the list is empty.
-      most: the number of steps in such a run.
-      may_share: whether a step may be one of several in a run. They have the same function, too.
+      limit: seconds to wait for a step; if none comes, the list is empty.
+      find_most: returns the number of steps in a run of the next step. They are of the same
+        function, and the result of none of them stays.
     """
     with self._changed:
       if not self._waiting and not self._is_closed:
         self._changed.wait(limit)
       count = min(1, len(self._waiting))
+      most = find_most(self._waiting[0]) if count else 0
       if 1 < most <= len(self._waiting):
         first = self._waiting[0].function.key
-        if all(may_share(step) and step.function.key == first
+        if all(not step.stays and step.function.key == first
                for step in itertools.islice(self._waiting, most)):
           count = most
       self._running += count
@@ -163,7 +164,7 @@ class StepQueue:
       self._changed.notify_all()
 
   def fail(self, error: BaseException, step: Optional[RemoteValue] = None) -> None:
-    """Notes the error of a step; without a step, one that no further step can be run after."""
+    """Notes the error of a step; without a step, an error after which no step can run."""
     with self._changed:
       if step is not None:
         self._running -= 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Callable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -24,15 +24,14 @@ from tf1ps.cluster import (
   call_within,
   probe_task,
 )
-from tf1ps.compat import RETRIES, TIMING, error_line
+from tf1ps.compat import LOST_STATE_ERRORS, RETRIES, TIMING, error_line
 from tf1ps.coordinator.functions import Builder, Kept, Signature
 from tf1ps.coordinator.steps import RemoteValue, StepError, StepQueue, cancelled
 from tf1ps.pipeline import iterator_initializers
+from tf1ps.transfer import RunLength
 
 _log = logging.getLogger("tf1ps")
 LOSSES = RETRIES.scheduled_step.errors
-# These mean the same if a ps has lost its state meanwhile, and else an error of the program.
-_PERHAPS_LOSSES = (tf.errors.FailedPreconditionError, tf.errors.NotFoundError)
 
 
 class WorkerThread:
@@ -48,7 +47,7 @@ class WorkerThread:
   def __init__(self, task: Task, builder: Builder, target: str, config: tf.ConfigProto,
                queue: StepQueue, list_signatures: Callable[[], List[Signature]],
                await_state: Callable[[Callable[[], bool]], Optional[int]], open_timeout: float,
-               steps_per_execution: int = 1):
+               steps_per_execution: Optional[int] = 1):
     """Prepares; `start` starts the thread.
 
     Args:
@@ -61,7 +60,8 @@ class WorkerThread:
       await_state: waits until the ps have whole state, or until its argument returns True. Returns
         the number of times that it was made anew.
       open_timeout: seconds that the creation of a session may take.
-      steps_per_execution: the number of steps that one run makes, if so many wait.
+      steps_per_execution: the number of steps that one run makes, if so many wait; None: as many
+        as pay, measured for each function.
     """
     self.task = task
     self.completed = self.sessions = 0
@@ -70,6 +70,7 @@ class WorkerThread:
     self._queue, self._list_signatures, self._await_state = queue, list_signatures, await_state
     self._open_timeout, self._at_once = open_timeout, steps_per_execution
     self._session: Optional[BoundedSession] = None
+    self._lengths: Dict[Any, RunLength] = {}  # of the runs of each function that may share a run
     self._callables = {}
     self._prepared = 0  # functions that the graph has
     self._initialised: Set[str] = set()  # names of operations
@@ -97,16 +98,16 @@ class WorkerThread:
   def check(self) -> None:
     """Aborts a long step if the worker does not answer, or has been started anew.
 
-    TensorFlow may keep a call to a worker that is gone until another one listens there.
+    TensorFlow may keep a call to a worker that is gone until another worker listens there.
     """
     session, since = self._session, self._since
     if session is None or since is None or (
         time.monotonic() - since < TIMING.lost_check_interval):
       return
-    found = probe_task(self.task)
-    if found.is_up and found.incarnation == self._incarnation:
+    probe = probe_task(self.task)
+    if probe.is_up and probe.incarnation == self._incarnation:
       return
-    status = "it was started anew" if found.is_up else found.detail
+    status = "it was started anew" if probe.is_up else probe.detail
     text = "%s ran a step and is gone: %s" % (self.task.name, status)
     session.abort(lambda: tf.errors.UnavailableError(None, None, text))
 
@@ -115,7 +116,7 @@ class WorkerThread:
       while not self._closing.is_set():
         if self._session is None and not self._open():
           continue
-        steps = self._queue.take(TIMING.poll_interval, self._at_once, _may_share)
+        steps = self._queue.take(TIMING.poll_interval, self._find_most)
         if steps:
           self._run(steps)
     except Exception as error:  # the program must learn of it, because nobody joins this thread
@@ -129,9 +130,9 @@ class WorkerThread:
     if not self._list_signatures():
       self._closing.wait(TIMING.poll_interval)
       return False
-    found = probe_task(self.task)
-    if not found.is_up:
-      self.missing = (self.missing[0] if self.missing else time.monotonic(), found)
+    probe = probe_task(self.task)
+    if not probe.is_up:
+      self.missing = (self.missing[0] if self.missing else time.monotonic(), probe)
       self._closing.wait(TIMING.poll_interval)
       return False
     self.missing = None
@@ -144,12 +145,14 @@ class WorkerThread:
                                      TIMING.run_session_close_limit)
       call_within(self._open_timeout, "creating a session on %s" % self.task.name,
                   self._initialise, self._session)
-    except (LOSSES + _PERHAPS_LOSSES + (LimitExceeded,)) as error:
+    except (LOSSES + LOST_STATE_ERRORS + (LimitExceeded,)) as error:
       _log.warning("%s has no session yet: %s", self.task.name, error_line(error))
       self._close()
       self._closing.wait(next(RETRIES.scheduled_step.pauses()))
       return False
-    self._state, self._incarnation = state, found.incarnation
+    self._state, self._incarnation = state, probe.incarnation
+    for length in self._lengths.values():
+      length.restart()
     self.sessions += 1
     if self.sessions > 1:
       _log.warning("%s takes steps again", self.task.name)
@@ -162,7 +165,7 @@ class WorkerThread:
     self._prepared = len(signatures)
 
   def _prepare(self):
-    """Builds the functions that came since the last call, in the one order."""
+    """Builds the functions that came since the last call, in the order of all workers."""
     if len(self._list_signatures()) > self._prepared:
       self._build()
       self._initialise(self._session)
@@ -198,8 +201,38 @@ class WorkerThread:
 
   # Steps.
 
+  def _length_of(self, step: RemoteValue) -> Optional[RunLength]:
+    """Returns the length of the runs of a step's function; None where each has a run of its own."""
+    signature, builder = step.function, self._builder
+    if step.stays or signature.is_fed:  # all steps of a run would be fed alike
+      return None
+    if signature.key not in self._lengths:
+      self._lengths[signature.key] = RunLength(
+        lambda: builder.count_ops(signature), steps=self._at_once)
+    return self._lengths[signature.key]
+
+  def _find_most(self, step: RemoteValue) -> int:
+    """Returns the number of steps of a run that begins with this step."""
+    length = self._length_of(step)
+    return 1 if length is None else length.steps
+
+  def _note_time(self, step: RemoteValue, seconds: float, steps: int):
+    """Notes the time of a run, and makes the copies of the step if it should have several."""
+    length, signature = self._length_of(step), step.function
+    if length is None or length.is_final:
+      return
+    before = length.steps
+    length.note(seconds, steps)
+    if length.steps > before:
+      try:
+        self._builder.build_unrolled(signature, length.steps)
+      except ValueError as error:
+        length.refuse()
+        _log.debug("each run of %s makes one step: %s", signature.name, error)
+    if length.finding:
+      _log.debug("%s on %s: %s", signature.name, self.task.name, length.finding)
+
   def _run(self, steps: List[RemoteValue]):
-    """Runs one step, or several in one run."""
     results = None
     self._since = time.monotonic()
     try:
@@ -210,7 +243,7 @@ class WorkerThread:
         results = [(None if take else self._call(steps[0]), take)]
     except LOSSES as error:
       self._lose(steps, error)
-    except _PERHAPS_LOSSES as error:
+    except LOST_STATE_ERRORS as error:  # of the program, unless a ps has lost its state
       # A ps that has lost its state is noticed a moment later than by this step.
       if self._await_state(self._closing.is_set) != self._state:
         self._lose(steps, error)
@@ -219,14 +252,16 @@ class WorkerThread:
     except Exception as error:
       self._fail(steps, error)
     else:
+      seconds = time.monotonic() - self._since
       self.completed += len(steps)
       for step, (values, take) in zip(steps, results):
         self._queue.finish(step, values, take)
+      self._note_time(steps[0], seconds, len(steps))
     finally:
       self._since = self._run_of_several = None
 
   def _call_unrolled(self, steps):
-    """Runs steps of one function in one run; returns their results."""
+    """Runs steps of the same function in one run; returns their results."""
     self._prepare()
     signature = steps[0].function
     built = self._builder.build(signature)
@@ -313,11 +348,6 @@ class WorkerThread:
         self._queue.fail(cancelled(other, failure), other)
 
 
-def _may_share(step: RemoteValue) -> bool:
-  """Whether a step may run with others in one run: it is not fed, and its result does not stay."""
-  return not step.stays and not step.function.is_fed
-
-
 class WorkerWatch:
   """A thread that looks for steps whose worker is gone, and for steps that no worker can take."""
 
@@ -347,4 +377,4 @@ class WorkerWatch:
     waited = time.monotonic() - max(since for since, _ in missing)
     if waited > self._limit:
       self._queue.fail(TaskUnavailableError(
-        [found for _, found in missing], waited, "steps wait, and no worker answers"))
+        [probe for _, probe in missing], waited, "steps wait, and no worker answers"))

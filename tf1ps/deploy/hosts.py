@@ -8,6 +8,7 @@ from typing import List
 
 from tf1ps.deploy.quoting import fill, systemd_word, undollar
 from tf1ps.deploy.request import File, Request, flags_of_task, header, ranks_of
+from tf1ps.launch import cluster_flags
 
 _TASK = "/opt/tf1ps/bin/tf1ps-task"  # systemd searches no PATH of a user's
 
@@ -28,17 +29,16 @@ def render_slurm(request: Request) -> List[File]:
   flags += ["--evaluator"] * request.evaluator + flags_of_task(request)
   text = fill(
     "slurm.sbatch", header=header(request), name=request.name, num_ps=request.num_ps,
-    num_tasks=request.num_tasks, indexes=ranks_of(request), resources="\n".join(lines),
+    num_tasks=len(request.tasks), indexes=ranks_of(request), resources="\n".join(lines),
     signal_before=request.kill_after + 30, srun_flags="".join(flag + " " for flag in srun),
     command=" \\\n".join(map(shlex.quote, flags)))
   return [File(request.name + ".sbatch", text)]
 
 
 def render_systemd(request: Request) -> List[File]:
-  """Returns the units: one for each role, with the index of the task behind the @."""
-  hosts = ["--worker_hosts=" + request.worker_hosts]
-  hosts += ["--ps_hosts=" + request.ps_hosts] if request.num_ps else []
-  command = [_TASK, "--cluster_resolver=flags", *hosts, *flags_of_task(request)]
+  """Returns the units: a unit for each role, with the index of the task behind the @."""
+  command = [_TASK, "--cluster_resolver=flags", *cluster_flags(request.tasks),
+             *flags_of_task(request)]
   limits, writable = [], ""
   if request.cpus:
     limits.append("CPUQuota=%d%%" % round(float(request.cpus) * 100))
@@ -47,28 +47,27 @@ def render_systemd(request: Request) -> List[File]:
   if request.checkpoint_folder is not None:
     writable = "ReadWritePaths=" + systemd_word(request.checkpoint_folder)
 
-  def unit(file, host, start, description, policy, restart, own_flags):
-    words = [systemd_word(undollar(word)) for word in command] + own_flags
-    return File("%s-%s.service" % (request.name, file), fill(
-      "unit.service", header=header(request), host=host, start=request.name + "-" + start,
-      description=description, policy=policy, restart=restart, command=" \\\n  ".join(words),
-      kill_after=request.kill_after, limits="\n".join(limits), writable=writable))
-
-  last = request.num_workers - 1
-  units = [
-    unit("ps@", "On the host of ps INDEX", "ps@INDEX", "ps %%i of the job %s" % request.name,
-         "A ps that is killed is started again. Code 1: the job has failed, or nobody came.",
-         "on-abnormal", ["--job_name=ps", "--task_index=%i"]),
-    unit("chief", "On the host of worker 0", "chief", "the chief of the job %s" % request.name,
-         "A chief that is killed is started again. Code 1: its last line says why the job failed.",
-         "on-abnormal", ["--job_name=worker", "--task_index=0"]),
-    unit("worker@", "On the host of worker INDEX, from 1 to %d" % last, "worker@INDEX",
-         "worker %%i of the job %s" % request.name,
-         "A worker that fails or is killed is started again. One that is done ends with 0.",
-         "on-failure", ["--job_name=worker", "--task_index=%i"]),
-    unit("evaluator", "On any host that has the checkpoints", "evaluator",
-         "the evaluator of the job %s" % request.name,
-         "An evaluator that fails or is killed is started again.", "on-failure",
-         ["--job_name=evaluator"])]
-  wanted = [request.num_ps > 0, True, last > 0, request.evaluator]
-  return [file for file, is_wanted in zip(units, wanted) if is_wanted]
+  of_role = {  # the host, and the policy
+    "ps": ("On the host of ps INDEX",
+           "A ps that is killed is started again. Code 1: the job has failed, or nobody came."),
+    "chief": ("On the host of worker 0", "A chief that is killed is started again. Code 1: its "
+              "last line says why the job failed."),
+    "worker": ("On the host of worker INDEX, from 1 to %d" % (request.num_workers - 1),
+               "A worker that fails or is killed is started again, until it ends with 0."),
+    "evaluator": ("On any host that has the checkpoints",
+                  "An evaluator that fails or is killed is started again.")}
+  files = []
+  for role, _ in request.roles:
+    host, policy = of_role[role]
+    has_index = role in ("ps", "worker")
+    flags = ["--job_name=" + ("worker" if role == "chief" else role)]
+    flags += [] if role == "evaluator" else ["--task_index=" + ("%i" if has_index else "0")]
+    words = [systemd_word(undollar(word)) for word in command] + flags
+    unit = "%s-%s" % (request.name, role) + "@" * has_index
+    files.append(File(unit + ".service", fill(
+      "unit.service", header=header(request), host=host, start=unit + "INDEX" * has_index,
+      description="%s of the job %s" % (role + " %i" if has_index else "the " + role, request.name),
+      policy=policy, restart="on-abnormal" if role in ("ps", "chief") else "on-failure",
+      command=" \\\n  ".join(words), kill_after=request.kill_after, limits="\n".join(limits),
+      writable=writable)))
+  return files

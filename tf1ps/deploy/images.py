@@ -6,20 +6,14 @@ import os
 from typing import List, Sequence
 
 from tf1ps.deploy.quoting import fill, undollar, yaml, yaml_list
-from tf1ps.deploy.request import (
-  File,
-  Request,
-  flags_of_task,
-  header,
-  names_of,
-  ranks_of,
-)
+from tf1ps.deploy.request import File, Request, flags_of_task, header, name_of, ranks_of
+from tf1ps.launch import cluster_flags
 
 _PROGRAM_FOLDER = "/program"  # in the image
 _LABELS = {  # that the controller gives to each pod of a job
   "jobset": "jobset.sigs.k8s.io/jobset-name", "job": "batch.kubernetes.io/job-name",
   "tfjob": "training.kubeflow.org/job-name"}
-# Pods start when the scheduler has a place for them and the image is there, a new one of a ps too.
+# Pods start when the scheduler has a place for them and the image is there, also a new pod of a ps.
 _POD_LIMITS = {"start_timeout": "600", "recovery_timeout": "300"}
 _METRICS = "--metrics_port=0.0.0.0:9100"  # the kubelet calls the address of the pod
 
@@ -27,13 +21,11 @@ _METRICS = "--metrics_port=0.0.0.0:9100"  # the kubelet calls the address of the
 def render_jobset(request: Request) -> List[File]:
   """Returns the JobSet with a Job for each role, its network policy, and the image."""
   env = fill("jobset_env.yaml", **request._asdict())
-  roles = [("ps", request.num_ps), ("chief", 1), ("worker", request.num_workers - 1),
-           ("evaluator", int(request.evaluator))]
   jobs = [
     fill("jobset_job.yaml", role=role, count=count,
          more_rules=fill("chief_rule.yaml") if role == "chief" else "",
          pod=_pod(request, "--cluster_resolver=jobset", env, role in ("chief", "worker")))
-    for role, count in roles if count]
+    for role, count in request.roles]
   awaited = ["chief"] + ["evaluator"] * request.evaluator
   text = fill("jobset.yaml", network_policy=_network_policy(request), name=request.name,
               awaited=yaml(awaited), jobs="".join(jobs))
@@ -42,27 +34,26 @@ def render_jobset(request: Request) -> List[File]:
 
 def render_job(request: Request) -> List[File]:
   """Returns the Indexed Job with its service and its network policy, and the image."""
-  awaited = [request.num_ps] + [request.num_tasks - 1] * request.evaluator
+  num_tasks = len(request.tasks)
+  awaited = [request.num_ps] + [num_tasks - 1] * request.evaluator
   resolver = ["--cluster_resolver=indexed_job"] + ["--evaluator"] * request.evaluator
-  env = fill("job_env.yaml", num_tasks=request.num_tasks, **request._asdict())
+  env = fill("job_env.yaml", num_tasks=num_tasks, **request._asdict())
   pod = _pod(request, resolver, env, has_gpus=True, subdomain='subdomain: "%s"' % request.name)
   text = fill("job.yaml", network_policy=_network_policy(request), name=request.name,
-              label=_LABELS["job"], indexes=ranks_of(request), num_tasks=request.num_tasks,
+              label=_LABELS["job"], indexes=ranks_of(request), num_tasks=num_tasks,
               awaited=",".join(map(str, awaited)), pod=pod)
   return [File("job.yaml", text), _dockerfile(request)]
 
 
 def render_tfjob(request: Request) -> List[File]:
   """Returns the TFJob and its network policy, and the image."""
-  # By its exit code: from 128 on it is started again, and any other one fails the job.
-  roles = [("PS", request.num_ps, "OnFailure"), ("Chief", 1, "ExitCode"),
-           ("Worker", request.num_workers - 1, "OnFailure"),
-           ("Evaluator", int(request.evaluator), "OnFailure")]
   replicas = [
-    fill("tfjob_replica.yaml", role=role, count=count, restart=restart,
-         pod=_pod(request, "--cluster_resolver=tf_config", "", role in ("Chief", "Worker"),
+    # A chief by its exit code: from 128 on it is started again, and any other end fails the job.
+    fill("tfjob_replica.yaml", role={"ps": "PS"}.get(role, role.capitalize()), count=count,
+         restart="ExitCode" if role == "chief" else "OnFailure",
+         pod=_pod(request, "--cluster_resolver=tf_config", "", role in ("chief", "worker"),
                   restart_policy="", container="tensorflow", port_name="tfjob-port", probe=""))
-    for role, count, restart in roles if count]
+    for role, count in request.roles]
   text = fill("tfjob.yaml", network_policy=_network_policy(request), name=request.name,
               replicas="".join(replicas))
   return [File("tfjob.yaml", text), _dockerfile(request)]
@@ -71,28 +62,24 @@ def render_tfjob(request: Request) -> List[File]:
 def render_compose(request: Request) -> List[File]:
   """Returns the Compose file with a service for each task, and the image."""
   request = request._replace(image=request.image or request.name)
-  hosts = {job: ",".join("%s:2222" % name for name in names_of(request) if name.startswith(job))
-           for job in ("ps", "worker")}
   command = ["tf1ps-task", "--cluster_resolver=flags", "--metrics_port=9100",
-             "--worker_hosts=" + hosts["worker"]]
-  command += ["--ps_hosts=" + hosts["ps"]] if request.num_ps else []
+             *cluster_flags(request.tasks)]
   command += [undollar(flag) for flag in flags_of_task(request, _program(request))]
   services = []
-  for name in names_of(request):
-    job, _, index = name.partition("-")
-    is_chief, limits = name == "worker-0", {}
+  for task in request.tasks:
+    name, limits = name_of(task), {}
     if request.cpus:
       limits["cpus"] = request.cpus
     if request.memory:
       limits["memory"] = "%dM" % request.memory_mib
     resources = {"limits": limits} if limits else {}
-    if request.gpus and job == "worker":
+    if request.gpus and task.job == "worker":
       resources["reservations"] = {"devices": [
         {"driver": "nvidia", "count": request.gpus, "capabilities": ["gpu"]}]}
     services.append(fill(
       "compose_service.yaml", service=name,
-      arguments=yaml(["--job_name=" + job] + ["--task_index=" + index] * bool(index)),
-      restart=fill("compose_chief.yaml") if is_chief else "",
+      arguments=yaml(task.flags),
+      restart=fill("compose_chief.yaml") if name == "worker-0" else "",
       deploy=yaml({"resources": resources} if resources else {})))
   mounts, volumes = [], {}
   if request.volume:
@@ -110,7 +97,6 @@ def render_compose(request: Request) -> List[File]:
 
 def _pod(request: Request, resolver, env: str, has_gpus: bool, restart_policy="Never",
          container="task", port_name="grpc", probe=None, subdomain="") -> str:
-  """Returns the template of the pods of a role."""
   resolver = [resolver] if isinstance(resolver, str) else resolver
   limits = ["--%s=%s" % each for each in _POD_LIMITS.items() if request.flag(each[0]) is None]
   command = ["tf1ps-task", *resolver, _METRICS] + [
@@ -158,5 +144,6 @@ def _dockerfile(request: Request) -> File:
   text = fill(
     "Dockerfile", header=header(request), copy_program="\n".join(lines), make_folder=folder,
     and_program=" and " + os.path.basename(request.program) if request.is_file else "",
+    legacy=' "tf1ps[legacy]"' if request.needs_legacy else "",
     more_packages=' "tensorflow[and-cuda]"' if request.gpus else "")
   return File("Dockerfile", text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pathlib
 from typing import Callable, Dict, List, Sequence
 
 from tf1ps.deploy import hosts, images
@@ -22,7 +24,7 @@ def render(request: Request) -> List[File]:
     DeployError: a value is wrong, or does not go with the target.
   """
   if request.target not in _RENDERERS:
-    raise DeployError("--to=%s is none of %s" % (request.target, ", ".join(TARGETS)))
+    raise DeployError("--to must be one of %s, got %s" % (", ".join(TARGETS), request.target))
   request = checked(request)
   return _RENDERERS[request.target](request)
 
@@ -30,30 +32,36 @@ def render(request: Request) -> List[File]:
 def write(files: Sequence[File], folder: str, force: bool = False) -> List[str]:
   """Writes files into a folder, which it makes; returns their paths.
 
+  All files are written beside their places first: after an error, each is whole.
+
   Args:
     files: from `render`.
     folder: the folder.
-    force: whether files that are there and differ are replaced. Without it no file is written if
-      there is one.
+    force: whether files that are there and differ are replaced; else none is written.
 
   Raises:
     DeployError: a file is there, or cannot be written.
   """
   paths = [os.path.join(folder, file.name) for file in files]
+  parts = [path + ".part" for path in paths]
   try:
     for path, file in zip(paths, files):
-      if os.path.lexists(path) and not force and _text_of(path) != file.text:
+      if os.path.isdir(path):
+        raise DeployError("%s is a folder: remove it, or name another --output_dir" % path)
+      if os.path.lexists(path) and not force and (
+          pathlib.Path(path).read_text(encoding="utf-8", errors="replace") != file.text):
         raise DeployError("%s is there already, with other content: --force replaces it, and "
                           "--output_dir names another folder" % path)
     os.makedirs(folder, exist_ok=True)
-    for path, file in zip(paths, files):
-      with open(path, "w", encoding="utf-8") as stream:
+    for part, file in zip(parts, files):
+      with open(part, "w", encoding="utf-8") as stream:
         stream.write(file.text)
+    for part, path in zip(parts, paths):
+      os.replace(part, path)
   except OSError as error:
     raise DeployError("%s: %s" % (error.filename or folder, error.strerror)) from error
+  finally:
+    for part in parts:
+      with contextlib.suppress(OSError):  # it has its place, or was not made
+        os.remove(part)
   return paths
-
-
-def _text_of(path: str) -> str:
-  with open(path, encoding="utf-8", errors="replace") as stream:
-    return stream.read()

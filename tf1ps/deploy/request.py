@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import tokenize
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from tf1ps.cluster import ClusterError, resolve_cluster
+from tf1ps.cluster import ClusterError, resolve_cluster, split_hosts
 from tf1ps.compat import GRACE, Error
+from tf1ps.doctor import SourceFile, UnreadableError, read_program
+from tf1ps.launch import Task, describe_tasks
 
 KUBERNETES = ("jobset", "job", "tfjob")
 IN_IMAGES = KUBERNETES + ("compose",)
@@ -21,6 +24,9 @@ ON_HOSTS = ("slurm", "systemd")
 _LEFT_TO_END = 5  # seconds between --grace and the scheduler's kill
 _MEMORY_UNITS = {"Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}
 _LONGEST_LABEL = 63
+# What a program uses of the extra `legacy`: names of TensorFlow that it brings back, its packages.
+_OF_LEGACY = re.compile(r"(tf|tensorflow)\.(contrib|estimator|keras|layers|nn\.rnn_cell)(\.|$)"
+                        r"|(tf_keras|tf_slim|tensorflow_estimator)\b")
 # A file of a job writes these flags itself. The value: where to give it instead.
 _OWN_FLAGS = {
   "program": "before --", "num_ps": "before --", "num_workers": "before --",
@@ -44,7 +50,7 @@ class File(NamedTuple):
 class Request(NamedTuple):
   """A job, as the flags of `tf1ps-deploy render` describe it."""
 
-  target: str  # one of TARGETS
+  target: str  # a name in TARGETS
   program: str  # a module, or the path of a .py file
   name: str = ""  # of the job; by default the program's
   num_ps: Optional[int] = None  # 1, or 0 with all-reduce; for systemd the number of `ps_hosts`
@@ -66,9 +72,19 @@ class Request(NamedTuple):
     return int(float(self.flag("grace") or GRACE) + 0.999) + _LEFT_TO_END
 
   @property
-  def num_tasks(self) -> int:
-    """The number of tasks, the evaluator among them."""
-    return self.num_ps + self.num_workers + self.evaluator
+  def tasks(self) -> List[Task]:
+    """The tasks; for Compose with the addresses of its services, for systemd with those given."""
+    hosts = split_hosts(self.ps_hosts) + split_hosts(self.worker_hosts)
+    if self.target == "compose":
+      hosts = [name_of(task) + ":2222" for task in describe_tasks(self.num_ps, self.num_workers)]
+    return describe_tasks(self.num_ps, self.num_workers, self.evaluator, hosts)
+
+  @property
+  def roles(self) -> List[Tuple[str, int]]:
+    """The roles that the job has, and the number of tasks of each, in the order of the ranks."""
+    counts = [("ps", self.num_ps), ("chief", 1), ("worker", self.num_workers - 1),
+              ("evaluator", int(self.evaluator))]
+    return [(role, count) for role, count in counts if count]
 
   @property
   def memory_mib(self) -> Optional[int]:
@@ -86,11 +102,18 @@ class Request(NamedTuple):
     """Whether the program is a file; else it is a module."""
     return self.program.endswith(".py")
 
+  @property
+  def needs_legacy(self) -> bool:
+    """Whether the program, if it is a file here, uses what the extra `legacy` installs."""
+    source = _read(self)
+    return source is not None and any(
+      _OF_LEGACY.match(name) for _, name in [*source.names(), *source.imports()])
+
   def flag(self, name: str) -> Optional[str]:
-    """The text of a flag after "--", the last one as absl takes it, or None."""
-    found = [text.partition("=")[2] for text in self.flags
-             if text.partition("=")[0].lstrip("-") == name]
-    return found[-1] if found else None
+    """The last value of a flag after "--", as absl takes it, or None."""
+    values = [text.partition("=")[2] for text in self.flags
+              if text.partition("=")[0].lstrip("-") == name]
+    return values[-1] if values else None
 
 
 def checked(request: Request) -> Request:
@@ -101,17 +124,16 @@ def checked(request: Request) -> Request:
   """
   for field, value in request._asdict().items():
     for text in value if isinstance(value, tuple) else [value]:
-      if isinstance(text, str) and not text.isprintable():
-        raise DeployError("--%s has %r: a line break or control character cannot stand in the "
-                          "files" % (field, text))
+      _refuse(isinstance(text, str) and not text.isprintable(), "--%s has %r: a line break or "
+              "control character cannot stand in the files" % (field, text))
   request = request._replace(name=request.name or _name_of(request.program))
   request = _with_hosts(request) if request.target == "systemd" else _with_counts(request)
-  if _has_all_reduce(request) and request.num_ps:
-    raise DeployError("--replication=all_reduce has no ps, but there are %d: leave out --num_ps "
-                      "and --ps_hosts" % request.num_ps)
-  if not request.num_ps and not _has_all_reduce(request):
-    raise DeployError("a job without ps needs --replication=all_reduce after --")
+  _refuse(_has_all_reduce(request) and request.num_ps, "--replication=all_reduce has no ps, but "
+          "there are %d: leave out --num_ps and --ps_hosts" % request.num_ps)
+  _refuse(not request.num_ps and not _has_all_reduce(request),
+          "a job without ps needs --replication=all_reduce after --")
   _check_names(request)
+  _read(request)
   _check_resources(request)
   _check_checkpoints(request)
   _check_flags(request)
@@ -124,12 +146,11 @@ def _has_all_reduce(request: Request) -> bool:
 
 def _with_hosts(request: Request) -> Request:
   """Checks the addresses of systemd's tasks, and counts them."""
-  if request.num_ps is not None or request.num_workers is not None:
-    raise DeployError("--num_ps and --num_workers: with systemd leave them out, the hosts in "
-                      "--ps_hosts and --worker_hosts are counted")
-  if not request.worker_hosts:
-    raise DeployError("--worker_hosts is missing: with systemd the tasks have addresses, such as "
-                      "--worker_hosts=b:2222,c:2222")
+  _refuse(request.num_ps is not None or request.num_workers is not None, "--num_ps and "
+          "--num_workers: with systemd leave them out, the hosts in --ps_hosts and --worker_hosts "
+          "are counted")
+  _refuse(not request.worker_hosts, "--worker_hosts is missing: with systemd the tasks have "
+          "addresses, such as --worker_hosts=b:2222,c:2222")
   try:
     cluster = resolve_cluster(ps_hosts=request.ps_hosts, worker_hosts=request.worker_hosts,
                               job_name="worker", task_index=0)
@@ -139,16 +160,14 @@ def _with_hosts(request: Request) -> Request:
 
 
 def _with_counts(request: Request) -> Request:
-  """Checks the numbers of tasks."""
   for flag in ("ps_hosts", "worker_hosts"):
-    if getattr(request, flag):
-      raise DeployError("--%s is for --to=systemd: the other schedulers choose the hosts" % flag)
+    _refuse(getattr(request, flag),
+            "--%s is for --to=systemd: the other schedulers choose the hosts" % flag)
   num_ps = int(not _has_all_reduce(request)) if request.num_ps is None else request.num_ps
   num_workers = 2 if request.num_workers is None else request.num_workers
-  if num_ps < 0:
-    raise DeployError("--num_ps=%d must be at least 0" % num_ps)
-  if num_workers < 1:
-    raise DeployError("--num_workers=%d must be at least 1: the chief is a worker" % num_workers)
+  _refuse(num_ps < 0, "--num_ps=%d must be at least 0" % num_ps)
+  _refuse(num_workers < 1,
+          "--num_workers=%d must be at least 1: the chief is a worker" % num_workers)
   return request._replace(num_ps=num_ps, num_workers=num_workers)
 
 
@@ -158,128 +177,126 @@ def _name_of(program: str) -> str:
   return re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-") or stem
 
 
+def _refuse(is_wrong: object, text: str) -> None:
+  if is_wrong:
+    raise DeployError(text)
+
+
 def _check_names(request: Request) -> None:
-  name = request.name
-  if not re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", name):
-    raise DeployError("--name=%s must be a DNS label: small letters, digits and -, a letter at the "
-                      "start and no - at the end" % name)
+  name, program, image = request.name, request.program, request.image
+  _refuse(not re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", name),
+          "--name=%s must be a DNS label: small letters, digits and -, a letter at the start and "
+          "no - at the end" % name)
   most = max(request.num_ps, request.num_workers, 1)
-  longest = "%s-evaluator-0-%d-abcde" % (name, most)  # a pod of a JobSet
-  if len(longest) > _LONGEST_LABEL:
-    raise DeployError("--name=%s is too long: the name of a pod would have %d letters, and at most "
-                      "%d are allowed" % (name, len(longest), _LONGEST_LABEL))
-  if not request.is_file and not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", request.program):
-    raise DeployError("--program=%s is neither a module nor the path of a .py file" %
-                      request.program)
-  if request.target == "systemd" and request.is_file and not os.path.isabs(request.program):
-    raise DeployError("--program=%s must be an absolute path: systemd starts the tasks in no "
-                      "folder of yours" % request.program)
-  if request.target in IN_IMAGES:
-    if request.is_file and not re.fullmatch(r"[\w .+-]+", os.path.basename(request.program)):
-      raise DeployError("--program=%s: a Dockerfile cannot copy a file of this name; rename it" %
-                        request.program)
-    if request.image is None and request.target != "compose":
-      raise DeployError("--image is missing: the image that the pods run, with the address of a "
-                        "registry from which the cluster can pull")
-    if request.image is not None and not re.fullmatch(
-        r"[a-z0-9]([\w.-]*(:\d+)?/)?([a-z0-9._-]+/)*[a-z0-9._-]*(:[\w][\w.-]{0,127})?"
-        r"(@sha256:[0-9a-f]{64})?", request.image, re.ASCII):
-      raise DeployError("--image=%s is not the name of an image, such as registry.example/job:1" %
-                        request.image)
-  elif request.image is not None:
-    raise DeployError("--image is for containers: --to=%s starts the tf1ps of the hosts" %
-                      request.target)
+  longest = len("%s-evaluator-0-%d-abcde" % (name, most))  # a pod of a JobSet
+  _refuse(longest > _LONGEST_LABEL, "--name=%s is too long: the name of a pod would have %d "
+          "letters, and at most %d are allowed" % (name, longest, _LONGEST_LABEL))
+  _refuse(not request.is_file and not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", program),
+          "--program=%s is neither a module nor the path of a .py file" % program)
+  _refuse(request.target == "systemd" and request.is_file and not os.path.isabs(program),
+          "--program=%s must be an absolute path: systemd starts the tasks in no folder of yours" %
+          program)
+  if request.target not in IN_IMAGES:
+    _refuse(image is not None, "--image is for containers: --to=%s starts the tf1ps of the hosts" %
+            request.target)
+    return
+  _refuse(request.is_file and not re.fullmatch(r"[\w .+-]+", os.path.basename(program)),
+          "--program=%s: a Dockerfile cannot copy a file of this name; rename it" % program)
+  _refuse(image is None and request.target != "compose", "--image is missing: the image that the "
+          "pods run, with the address of a registry from which the cluster can pull")
+  _refuse(image is not None and not re.fullmatch(
+    r"[a-z0-9]([\w.-]*(:\d+)?/)?([a-z0-9._-]+/)*[a-z0-9._-]*(:[\w][\w.-]{0,127})?"
+    r"(@sha256:[0-9a-f]{64})?", image, re.ASCII),
+    "--image=%s is not the name of an image, such as registry.example/job:1" % image)
+
+
+def _read(request: Request) -> Optional[SourceFile]:
+  """Returns the parsed program; None for a module, and for a file of another machine."""
+  if not request.is_file or not os.path.isfile(request.program):
+    return None
+  try:
+    with tokenize.open(request.program) as file:  # by its declared encoding
+      return read_program(request.program, file.read())
+  except UnreadableError as error:
+    raise DeployError("--program=%s" % error) from error
+  except (OSError, UnicodeDecodeError, SyntaxError) as error:
+    raise DeployError("--program=%s cannot be read: %s" % (request.program, error)) from error
 
 
 def _check_resources(request: Request) -> None:
-  if request.cpus is not None:
-    if not re.fullmatch(r"\d{1,4}(\.\d{1,3})?", request.cpus, re.ASCII) or not float(request.cpus):
-      raise DeployError("--cpus=%s must be a number above 0, such as 2 or 0.5" % request.cpus)
-    if request.target == "slurm" and "." in request.cpus:
-      raise DeployError("--cpus=%s must be a whole number for Slurm" % request.cpus)
-  if request.memory is not None and not re.fullmatch(
-      r"[1-9]\d{0,6}(Mi|Gi|Ti)", request.memory, re.ASCII):
-    raise DeployError("--memory=%s must be a whole number with Mi, Gi or Ti, such as 4Gi" %
-                      request.memory)
-  if not 0 <= request.gpus < 1000:
-    raise DeployError("--gpus=%d must be 0 or more" % request.gpus)
-  if request.gpus and request.target == "systemd":
-    raise DeployError("--gpus: systemd divides no GPUs; set CUDA_VISIBLE_DEVICES in a drop-in of "
-                      "the unit where a host has several tasks")
+  cpus, memory, gpus = request.cpus, request.memory, request.gpus
+  _refuse(cpus is not None and not (
+    re.fullmatch(r"\d{1,4}(\.\d{1,3})?", cpus, re.ASCII) and float(cpus)),
+    "--cpus=%s must be a number above 0, such as 2 or 0.5" % cpus)
+  _refuse(request.target == "slurm" and "." in (cpus or ""),
+          "--cpus=%s must be a whole number for Slurm" % cpus)
+  _refuse(memory is not None and not re.fullmatch(r"[1-9]\d{0,6}(Mi|Gi|Ti)", memory, re.ASCII),
+          "--memory=%s must be a whole number with Mi, Gi or Ti, such as 4Gi" % memory)
+  _refuse(not 0 <= gpus < 1000, "--gpus=%d must be 0 or more" % gpus)
+  _refuse(gpus and request.target == "systemd", "--gpus: systemd divides no GPUs; set "
+          "CUDA_VISIBLE_DEVICES in a drop-in of the unit where a host has several tasks")
 
 
 def _check_checkpoints(request: Request) -> None:
   folder, volume = request.checkpoint_dir, request.volume
-  if request.evaluator and not folder:
-    raise DeployError("--evaluator needs --checkpoint_dir: it follows the checkpoints there")
-  if volume is not None and request.target in ON_HOSTS:
-    raise DeployError("--volume is for containers: with --to=%s, --checkpoint_dir is a folder that "
-                      "all hosts share" % request.target)
+  _refuse(request.evaluator and not folder,
+          "--evaluator needs --checkpoint_dir: it follows the checkpoints there")
+  _refuse(volume is not None and request.target in ON_HOSTS, "--volume is for containers: with "
+          "--to=%s, --checkpoint_dir is a folder that all hosts share" % request.target)
   if request.checkpoint_folder is None:
-    if volume is not None:
-      raise DeployError("--volume needs --checkpoint_dir, the folder where the tasks see it%s" % (
-        ": %s is a URL, which needs no volume" % folder if folder else ""))
+    _refuse(volume is not None, "--volume needs --checkpoint_dir, the folder where the tasks see "
+            "it" + (": %s is a URL, which needs no volume" % folder if folder else ""))
     return
-  if request.target in IN_IMAGES + ("systemd",) and (
-      not os.path.isabs(folder) or os.path.normpath(folder) == "/"):
-    raise DeployError("--checkpoint_dir=%s must be an absolute path other than /, or a URL" %
-                      folder)
+  _refuse(request.target != "slurm" and (
+    not os.path.isabs(folder) or os.path.normpath(folder) == "/"),
+    "--checkpoint_dir=%s must be an absolute path other than /, or a URL" % folder)
   if request.target in IN_IMAGES:
-    if ":" in folder:
-      raise DeployError("--checkpoint_dir=%s cannot be mounted: it has a colon" % folder)
-    if volume is None:
-      raise DeployError("--checkpoint_dir=%s is lost with the container: give --volume, %s" % (
-        folder, "a PersistentVolumeClaim that several pods can mount (ReadWriteMany)"
-        if request.target in KUBERNETES else "a volume of Docker or an absolute path"))
-    label = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
-    if request.target in KUBERNETES and (
-        not re.fullmatch(label, volume) or len(volume) > 253):
-      raise DeployError("--volume=%s is not the name of a PersistentVolumeClaim: small letters, "
-                        "digits, - and ." % volume)
-    if request.target == "compose" and not re.fullmatch(r"[A-Za-z0-9][\w.-]*|/[^:]*", volume,
-                                                        re.ASCII):
-      raise DeployError("--volume=%s is neither the name of a volume nor an absolute path" % volume)
+    _refuse(":" in folder, "--checkpoint_dir=%s cannot be mounted: it has a colon" % folder)
+    _refuse(volume is None, "--checkpoint_dir=%s is lost with the container: give --volume, %s" % (
+      folder, "a PersistentVolumeClaim that several pods can mount (ReadWriteMany)"
+      if request.target in KUBERNETES else "a volume of Docker or an absolute path"))
+    _refuse(request.target in KUBERNETES and not re.fullmatch(
+      r"(?=.{1,253}$)[a-z0-9]([-a-z0-9.]*[a-z0-9])?", volume),
+      "--volume=%s is not the name of a PersistentVolumeClaim: small letters, digits, - and ." %
+      volume)
+    _refuse(request.target == "compose" and not re.fullmatch(
+      r"[A-Za-z0-9][\w.-]*|/[^:]*", volume, re.ASCII),
+      "--volume=%s is neither the name of a volume nor an absolute path" % volume)
 
 
 def _check_flags(request: Request) -> None:
-  grace = request.flag("grace")
-  if grace is not None and not re.fullmatch(r"\d{1,6}(\.\d*)?", grace, re.ASCII):
-    raise DeployError("--grace=%s after --: it must be a number of seconds" % grace)
-  if request.flag("tls_dir") is not None and request.target in IN_IMAGES:
-    raise DeployError("--tls_dir after --: these containers may not make the network namespace "
-                      "that it needs. Leave it out: only the job's containers reach its ports")
-  tls_dir = request.flag("tls_dir")
-  if tls_dir is not None and request.target == "systemd" and not os.path.isabs(tls_dir):
-    raise DeployError("--tls_dir=%s after -- must be an absolute path: systemd starts the tasks in "
-                      "no folder of yours" % tls_dir)
+  grace, tls_dir = request.flag("grace"), request.flag("tls_dir")
+  _refuse(grace is not None and not re.fullmatch(r"\d{1,6}(\.\d*)?", grace, re.ASCII),
+          "--grace=%s after --: it must be a number of seconds" % grace)
+  if tls_dir is not None:
+    _refuse(request.target in IN_IMAGES, "--tls_dir after --: these containers may not make the "
+            "network namespace that it needs. Leave it out: only the job's containers reach its "
+            "ports")
+    _refuse(request.target == "systemd" and not os.path.isabs(tls_dir), "--tls_dir=%s after -- "
+            "must be an absolute path: systemd starts the tasks in no folder of yours" % tls_dir)
   for text in request.flags:
     name = text.partition("=")[0].lstrip("-")
-    if not re.fullmatch(r"--?[A-Za-z]\w*(=.*)?", text):
-      raise DeployError("%r after -- is not a flag of the program: write --name=value" % text)
+    _refuse(not re.fullmatch(r"--?[A-Za-z]\w*(=.*)?", text),
+            "%r after -- is not a flag of the program: write --name=value" % text)
     own = name[2:] if name.startswith("no") and name[2:] in _OWN_FLAGS else name
-    if own in _OWN_FLAGS:
-      where = _OWN_FLAGS[own]
-      raise DeployError("--%s after --: %s" % (
-        own, "give it %s" % where if where else "the files have it already; leave it out"))
+    where = _OWN_FLAGS.get(own)
+    _refuse(own in _OWN_FLAGS, "--%s after --: %s" % (
+      own, "give it %s" % where if where else "the files have it already; leave it out"))
 
 
-def names_of(request: Request) -> List[str]:
-  """Returns the names of the tasks: ps-0, worker-0, worker-1, evaluator."""
-  return (["ps-%d" % index for index in range(request.num_ps)]
-          + ["worker-%d" % index for index in range(request.num_workers)]
-          + ["evaluator"] * request.evaluator)
+def name_of(task: Task) -> str:
+  """Returns the name of a task among the services of Compose: ps-0, evaluator."""
+  return task.job if task.job == "evaluator" else "%s-%d" % (task.job, task.index)
 
 
 def ranks_of(request: Request) -> str:
   """Returns the task of each rank, in words: "0 to 1 are ps, 2 is the chief (worker 0)"."""
+  names = {"ps": "a ps", "chief": "the chief (worker 0)", "worker": "a worker",
+           "evaluator": "the evaluator"}
   parts, first = [], 0
-  for count, one, many in (
-      (request.num_ps, "a ps", "ps"), (1, "the chief (worker 0)", ""),
-      (request.num_workers - 1, "a worker", "workers"), (request.evaluator, "the evaluator", "")):
-    if count == 1:
-      parts.append("%d is %s" % (first, one))
-    elif count:
-      parts.append("%d to %d are %s" % (first, first + count - 1, many))
+  for role, count in request.roles:
+    parts.append("%d is %s" % (first, names[role]) if count == 1 else "%d to %d are %s" % (
+      first, first + count - 1, {"worker": "workers"}.get(role, role)))
     first += count
   return ", ".join(parts)
 
@@ -288,10 +305,7 @@ def flags_of_task(request: Request, program: Optional[str] = None,
                   more: Sequence[str] = ()) -> List[str]:
   """Returns the flags that all tasks have.
 
-  Args:
-    request: the job.
-    program: the program as the tasks see it; by default as the request has it.
-    more: flags that come before the user's.
+  `program` is the program as the tasks see it; `more` are flags that come before the user's.
   """
   flags = ["--program=" + (program or request.program)]
   if request.checkpoint_dir:

@@ -1,7 +1,7 @@
 """Finds problems in TensorFlow 1 programs without running them.
 
-`read_program` parses files, `find_all` lists the lines that fail or behave differently on today's
-TensorFlow and the traps of distributed training, and `fix` changes imports and old names.
+`read_program` parses a file. `find_all` lists the lines that fail or behave differently on today's
+TensorFlow, and the traps of distributed training. `fix` changes imports and old names.
 """
 
 from __future__ import annotations
@@ -12,6 +12,6 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "findings": ["DIFFERS", "GONE", "TRAP", "Finding", "Rule"],
   "fixing": ["fix"],
-  "program": ["Program", "UnreadableError", "read_program"],
+  "program": ["SourceFile", "UnreadableError", "read_program"],
   "registry": ["RULES", "find_all"],
 })

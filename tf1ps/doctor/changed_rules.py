@@ -1,4 +1,4 @@
-"""Rules of what is still there and has changed: arguments, flags, modes, Keras, Python."""
+"""Rules of names that are still there and have changed: arguments, flags, modes, Keras, Python."""
 
 from __future__ import annotations
 
@@ -22,14 +22,11 @@ ABSL_FLAGS = ("alsologtostderr", "log_dir", "logger_levels", "logtostderr", "onl
               "verbosity")
 
 
-def _is_int(value) -> bool:
-  return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _orders(program):
   """Finds calls with the order of arguments from before TensorFlow 1.0."""
   def ints(call):
-    return [_is_int(program.value_of(each)) for each in call.args[:3]]
+    values = [program.value_of(argument) for argument in call.args[:3]]
+    return [isinstance(value, int) and not isinstance(value, bool) for value in values]
 
   def has(call, *keywords):
     return any(keyword.arg in keywords for keyword in call.keywords)
@@ -65,13 +62,11 @@ def _replica_ids(program):
 
 
 def _flags(program):
-  for node in program.nodes:
-    if isinstance(node, ast.Call) and (program.name_of(node.func) or "").startswith(
-        "tf.app.flags.DEFINE_"):
-      name = program.value_of(program.argument(node, "name", 0)
-                              or program.argument(node, "flag_name"))
-      if name in ABSL_FLAGS:
-        yield node, "--%s is a flag of absl's: DuplicateFlagError" % name
+  for call in program.calls_below("tf.app.flags.DEFINE_"):
+    name = program.value_of(program.argument(call, "name", 0)
+                            or program.argument(call, "flag_name"))
+    if name in ABSL_FLAGS:
+      yield call, "--%s is a flag of absl's: DuplicateFlagError" % name
 
 
 def _is_for_graphs(program) -> bool:
@@ -81,9 +76,9 @@ def _is_for_graphs(program) -> bool:
 def _eager(program):
   """Finds programs with sessions that stay in eager mode."""
   # Another file may have set the mode for a library.
-  is_started = any(True for _ in program.calls("tf.app.run")) or "__main__" in [
-    program.value_of(each) for node in program.nodes if isinstance(node, ast.Compare)
-    for each in node.comparators]
+  is_started = program.calls("tf.app.run") or "__main__" in [
+    program.value_of(operand) for node in program.nodes if isinstance(node, ast.Compare)
+    for operand in node.comparators]
   if not is_started or any(True for _ in program.uses(*_CHOOSES_MODE)):
     return
   seen = set()
@@ -99,8 +94,8 @@ def _import_of(program, node) -> Optional[ast.AST]:
   """Returns the import statement of the first name of an expression."""
   while isinstance(node, ast.Attribute):
     node = node.value
-  found = [each.statement for each in program.bindings(node) if each.imported]
-  return found[0] if found else None
+  statements = [binding.statement for binding in program.bindings(node) if binding.imported]
+  return statements[0] if statements else None
 
 
 def _keras(program):
@@ -115,19 +110,15 @@ def _keras(program):
 
 def _local_server(program):
   """Finds devices of the job `local` in programs that start a local server."""
-  makers = list(program.calls("tf.train.Server.create_local_server"))
-  for call in program.calls("tf.device") if makers else ():
+  if not program.calls("tf.train.Server.create_local_server"):
+    return
+  for call in program.calls("tf.device"):
     device = program.value_of(program.argument(call, "device_name_or_function", 0))
     if isinstance(device, str) and "/job:local" in device and "/job:localhost" not in device:
       yield call
 
 
-def _python2(program):
-  if program.is_python2:
-    yield program.tree
-
-
-_NAMES = "docs/v1.md#from-before-tensorflow-10"
+_NAMES = "docs/legacy.md#from-before-tensorflow-10"
 
 RULES = (
   Rule("order-before-1.0", GONE, "Arguments in the order from before TensorFlow 1.0",
@@ -136,19 +127,23 @@ RULES = (
        "Write logits= and labels=, or run the program by tf1ps-run --pre_1_0.", _NAMES, False,
        find_cross_entropies),
   Rule("replica-id", GONE, "SyncReplicasOptimizer has no argument replica_id since TensorFlow 1.0",
-       "Remove it. The optimizer of tf1ps takes it.", "docs/synchronous.md", True, _replica_ids),
+       "Remove it. The optimizer of tf1ps takes it.",
+       "docs/replication.md#synchronous-updates", True, _replica_ids),
   Rule("flag-of-absl", GONE, "absl defines a flag with this name as well: DuplicateFlagError",
-       "Give it another name, or write `import tf1ps.v1 as tf`.", "docs/v1.md", True, _flags),
+       "Give it another name, or write `import tf1ps.v1 as tf`.",
+       "docs/legacy.md#the-one-import", True, _flags),
   Rule("eager-mode", GONE, "TensorFlow 2 starts in eager mode, which has no sessions",
        "Call tf.disable_v2_behavior() first, or write `import tf1ps.v1 as tf`.",
        "docs/drop_in.md#what-to-change", True, _eager),
   Rule("keras-3", DIFFERS,
        "Keras 3 in a graph never updates moving averages, and its fit raises an error",
-       "Write `import tf1ps.v1 as tf`: its tf.keras is tf_keras.", "docs/v1.md", True, _keras),
+       "Write `import tf1ps.v1 as tf`: its tf.keras is tf_keras.",
+       "docs/legacy.md#the-one-import", True, _keras),
   Rule("local-server-job", DIFFERS,
        "The job of a local server is called localhost today, and local on TensorFlow 1.15",
        "Leave the job out of the device.", "docs/cluster.md", False, _local_server),
   Rule("python-2", GONE,
        "Python 2 code: Python 3 cannot run it, and divides integers differently by /",
-       "Run it by tf1ps-run --2to3.", "docs/legacy.md#python-2", False, _python2),
+       "Run it by tf1ps-run --2to3.", "docs/legacy.md#python-2", False,
+       lambda program: [program.tree] if program.is_python2 else []),
 )

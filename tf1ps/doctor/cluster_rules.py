@@ -13,13 +13,12 @@ _THREADS = ("inter_op_parallelism_threads", "intra_op_parallelism_threads")
 
 
 def _wrong_specs(program):
-  """Specs that stand in the source as they are."""
   places = [(call, "cluster", 0) for call in program.calls("tf.train.ClusterSpec")]
   places += [(call, "server_or_cluster_def", 0) for call in program.calls("tf.train.Server")]
   for call, name, position in places:
     node = program.argument(call, name, position)
     if program.made_by(node) == "tf.train.ClusterSpec":
-      continue  # it has its own finding
+      continue  # the call of ClusterSpec has its own finding
     seen = set()
     for job, tasks in _tasks_of(program, node):
       for wrong in _wrong_tasks(job, tasks, seen):
@@ -27,18 +26,17 @@ def _wrong_specs(program):
 
 
 def _tasks_of(program, node):
-  """Yields the jobs of a spec, and their tasks as far as the source or a flag has them."""
-  bound = [] if node is None else program.bindings(node)
-  node = bound[0].value if len(bound) == 1 else node
+  """Yields the jobs of a spec with their tasks, where the source or a flag has them."""
+  node = program.single_value(node) or node
   if isinstance(node, ast.Dict):
     for job, tasks in zip(node.keys, node.values):
-      found = program.value_of(tasks, flags=True)
-      if job is not None and isinstance(found, (str, list, tuple, dict)):
-        yield program.value_of(job), found
+      addresses = program.value_of(tasks, flags=True)
+      if job is not None and isinstance(addresses, (str, list, tuple, dict)):
+        yield program.value_of(job), addresses
 
 
 def _text_indices(program):
-  """Servers whose index is a text: of the command line, or of the environment."""
+  """Yields servers whose index is a text of the command line or the environment."""
   for call in program.calls("tf.train.Server"):
     index = program.argument(call, "task_index", 2)
     if index is not None and _is_text(program, index):
@@ -51,12 +49,11 @@ def _is_text(program, node, depth=3):
       node.slice, ast.Slice)
   if isinstance(node, ast.Call):
     return program.name_of(node.func) in ("os.environ.get", "os.getenv") and all(
-      isinstance(program.value_of(each), str) for each in node.args)
+      isinstance(program.value_of(argument), str) for argument in node.args)
   if isinstance(node, ast.Attribute) and _is_text_flag(program, node):
     return True
-  bound = program.bindings(node)
-  return bool(depth and len(bound) == 1 and bound[0].value is not None
-              and _is_text(program, bound[0].value, depth - 1))
+  value = program.single_value(node)
+  return bool(depth and value is not None and _is_text(program, value, depth - 1))
 
 
 def _is_text_flag(program, node):
@@ -64,7 +61,7 @@ def _is_text_flag(program, node):
     makers = program.calls("tf.app.flags.DEFINE_string", "absl.flags.DEFINE_string")
     return any(program.value_of(program.argument(call, "name", 0)) == node.attr for call in makers)
   for call in program.method_calls("argparse.ArgumentParser", "add_argument"):
-    names = [program.value_of(each) for each in call.args]
+    names = [program.value_of(argument) for argument in call.args]
     if node.attr in names or "--" + node.attr in names:
       default = program.argument(call, "default")
       return (program.argument(call, "type") is None and program.argument(call, "action") is None
@@ -83,7 +80,7 @@ def _wrong_tasks(job, tasks, seen):
   for address in tasks.values() if isinstance(tasks, dict) else tasks:
     port = str(address).rpartition(":")[2]
     if "://" in str(address) or ":" not in str(address) or not port.isdigit():
-      yield "The address %r of job %r is no host:port" % (address, job)
+      yield "The address %r of job %r is not host:port" % (address, job)
     elif int(port) > _LAST_PORT:
       yield "A server of port %s listens on port %d instead" % (port, int(port) % (_LAST_PORT + 1))
     elif int(port) and address in seen:
@@ -137,7 +134,7 @@ def _threads_of_sessions(program):
 RULES = (
   Rule("wrong-cluster-spec", TRAP,
        "TensorFlow accepts this cluster, but its tasks cannot reach each other",
-       "Give each task one address of its own, as host:port with a port below 65536.",
+       "Give each task an address of its own, as host:port with a port below 65536.",
        "docs/cluster.md#describing-a-job", False, _wrong_specs),
   Rule("task-index-is-text", TRAP,
        "The index of this task is a string: TypeError",
@@ -154,7 +151,7 @@ RULES = (
   Rule("environment-after-import", DIFFERS,
        "TensorFlow was imported above, and read this environment variable at that moment",
        "Set it before the import of TensorFlow.",
-       "docs/v1.md", False, _too_late),
+       "docs/legacy.md#the-one-import", False, _too_late),
   Rule("negative-threads", TRAP,
        "A negative inter_op_parallelism_threads kills a server's process",
        "Leave it out, or give a number above 0.",

@@ -12,28 +12,24 @@ _NAME = re.compile(r"[A-Za-z0-9.*][A-Za-z0-9.\-/*]*")
 _RESET = "tf.Session.reset"
 
 
-def _containers(program):
-  return program.calls("tf.container")
-
-
 def _names(program):
-  for call in _containers(program):
+  for call in program.calls("tf.container"):
     name = texts.text_of(program, program.argument(call, "container_name", 0))
     if name and not _NAME.fullmatch(name):
       yield call
 
 
 def _entered_too_early(program):
-  """Containers round, or before, the graph that they are meant for."""
-  for call in _containers(program):
+  """Yields containers round, or before, the graph that they are meant for."""
+  for call in program.calls("tf.container"):
     item = program.parent(call)
     block = program.parent(item)
     if not isinstance(item, ast.withitem):
       continue
     inner = block.items[block.items.index(item) + 1:] + [
-      each for node in block.body for within in ast.walk(node)
-      if isinstance(within, ast.With) for each in within.items]
-    if any(_is_new_graph(program, each.context_expr) for each in inner):
+      entered for node in block.body for within in ast.walk(node)
+      if isinstance(within, ast.With) for entered in within.items]
+    if any(_is_new_graph(program, entered.context_expr) for entered in inner):
       yield call
 
 
@@ -43,10 +39,10 @@ def _is_new_graph(program, node):
 
 
 def _round_runs(program):
-  """Containers and scopes of variables round nothing but runs of sessions."""
+  """Yields containers and scopes of variables round nothing but runs of sessions."""
   for call in program.calls("tf.container", "tf.variable_scope"):
     block = program.parent(program.parent(call))
-    if isinstance(block, ast.With) and all(_is_run(_call_of(each)) for each in block.body):
+    if isinstance(block, ast.With) and all(map(_is_run, map(_call_of, block.body))):
       yield call
 
 
@@ -63,7 +59,7 @@ def _is_run(node):
 
 
 def _resets(program):
-  """Yields resets on servers with the value of their containers; None where there are none."""
+  """Yields resets on servers with the value of their argument `containers`, or None."""
   for call in program.calls(_RESET):
     target = program.argument(call, "target", 0)
     if target is not None and program.value_of(target) != "":
@@ -83,35 +79,31 @@ def _of_all(program):
       yield call
 
 
-def _of_servers(program):
-  for call, _ in _resets(program):
-    yield call
-
-
 RULES = (
   Rule("container-name", TRAP,
        "A container's name may only have letters, digits, \".\", \"-\" and \"/\"",
        "Give the container another name, such as \"jobs/a\".",
-       "docs/containers.md#names", False, _names),
+       "docs/cluster.md#names", False, _names),
   Rule("container-before-graph", TRAP,
        "This enters the container before the graph is the default graph, so it has no effect",
        "Enter the container inside `with graph.as_default()`.",
-       "docs/containers.md#building-in-a-container", False, _entered_too_early),
+       "docs/cluster.md#building-in-a-container", False, _entered_too_early),
   Rule("container-round-run", TRAP,
        "A container or scope only affects operations that are built in it, not a run",
        "Build the operations inside it.",
-       "docs/containers.md#building-in-a-container", False, _round_runs),
+       "docs/cluster.md#building-in-a-container", False, _round_runs),
   Rule("reset-clears-nothing", TRAP,
        "The default container has the name of the server's job, so this reset clears nothing",
        "Name the job, such as \"ps\", or use tf1ps-reset default.",
-       "docs/containers.md#names", False, _of_nothing),
+       "docs/cluster.md#names", False, _of_nothing),
   Rule("reset-clears-all", TRAP,
        "Without names a reset clears the default containers of all tasks, for all clients",
        "Name the containers, or use tf1ps-reset.",
-       "docs/containers.md#clearing-containers", False, _of_all),
+       "docs/cluster.md#clearing-containers", False, _of_all),
   Rule("reset-breaks-sessions", TRAP,
        "A reset waits for all tasks without a limit and ends the sessions of its master; a ps of "
        "TensorFlow 2 on which a queue's operation waits dies",
        "Use tf1ps-reset, or reset_containers of tf1ps.state.",
-       "docs/containers.md#clearing-containers", False, _of_servers),
+       "docs/cluster.md#clearing-containers", False,
+       lambda program: [call for call, _ in _resets(program)]),
 )

@@ -1,4 +1,4 @@
-"""On which device a program builds a thing: scopes round it, and round calls that lead there."""
+"""Finds the device scopes round a place in a program, and round the calls that lead there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tf1ps.doctor import jobs, texts
 
 SETTER = "setter"  # tf.train.replica_device_setter
 DEVICE = "device"  # a text
-UNKNOWN = "unknown"  # a function, or something that only running the program tells
+UNKNOWN = "unknown"  # a function, or a value that is known only when the program runs
 _APP_RUN = ("tf.app.run", "absl.app.run", "tf.compat.v1.app.run")
 
 
@@ -22,13 +22,13 @@ class Scope(NamedTuple):
 
 
 class Way(NamedTuple):
-  """One way by which a program comes to a place."""
+  """A chain of calls by which a program comes to a place."""
 
   scopes: List[Scope]  # the innermost first
-  functions: List[ast.AST]  # of the calls; the innermost first, the module as the last
+  functions: List[ast.AST]  # of the calls, the innermost first, the module last
 
   def job_scope(self) -> Optional[Scope]:
-    """Returns the innermost scope that names a job, or that may do so."""
+    """Returns the innermost scope that names a job or may name a job, or None."""
     for scope in self.scopes:
       if scope.kind != DEVICE or "/job:" in scope.text or scope.text.startswith("*"):
         return scope
@@ -41,7 +41,7 @@ class Ways:
   def __init__(self, program):
     self._program = program
     self._callers: Dict[ast.AST, List[ast.Call]] = {}
-    self._escaped: Set[ast.AST] = set()  # functions that somebody else may call
+    self._escaped: Set[ast.AST] = set()  # functions with callers that the source does not show
     self._methods: Dict[str, List[ast.AST]] = {}
     for node in program.nodes:
       if isinstance(node, jobs.FUNCTIONS) and isinstance(program.parent(node), ast.ClassDef):
@@ -54,7 +54,7 @@ class Ways:
           self._note_method(node)
 
   def to(self, node: ast.AST, depth: int = 6) -> List[Way]:
-    """Returns the ways to a place; none where it is not known who comes there."""
+    """Returns the ways to a place; [] if the source does not show all of its callers."""
     scopes, function = self._scopes_round(node)
     if not isinstance(function, jobs.FUNCTIONS):
       return [Way(scopes, [function])] if isinstance(function, ast.Module) else []
@@ -63,13 +63,13 @@ class Ways:
     callers = self._callers.get(function, [])
     if not callers and function.name == "main":
       return [Way(scopes, [function])]
-    found = []
+    ways_here = []
     for call in callers:
       ways = self.to(call, depth - 1)
       if not ways:
         return []
-      found += [Way(scopes + way.scopes, [function] + way.functions) for way in ways]
-    return found
+      ways_here += [Way(scopes + way.scopes, [function] + way.functions) for way in ways]
+    return ways_here
 
   def _note(self, name):
     """Notes the use of a function or a class."""
@@ -83,7 +83,7 @@ class Ways:
       elif isinstance(bound.statement, ast.ClassDef):
         is_call = isinstance(parent, ast.Call) and parent.func is name
         for method in self._methods_of(bound.statement):
-          if not is_call:  # a class derives from it, or takes it
+          if not is_call:  # another class derives from the class, or uses it
             self._escaped.add(method)
           elif method.name == "__init__":
             self._note_use(method, name)
@@ -96,14 +96,14 @@ class Ways:
       self._escaped.add(function)
 
   def _note_method(self, node):
-    """Notes the use of a method: of an object whose class is known, or of any class."""
+    """Notes the use of a method, of a known class or of any class."""
     if getattr(node.value, "id", "") == "self":
       owner = self._program.enclosing(node, ast.ClassDef)
     else:
-      made = self._program.call_of(node.value)
-      bound = [] if made is None else self._program.bindings(made.func)
+      maker = self._program.call_of(node.value)
+      bound = [] if maker is None else self._program.bindings(maker.func)
       owner = bound[0].statement if len(bound) == 1 else None
-    known = [each for each in self._methods_of(owner) if each.name == node.attr]
+    known = [method for method in self._methods_of(owner) if method.name == node.attr]
     if len(known) == 1:
       self._note_use(known[0], node)
     elif self._program.name_of(node) is None:
@@ -112,15 +112,15 @@ class Ways:
   @staticmethod
   def _methods_of(owner):
     body = owner.body if isinstance(owner, ast.ClassDef) else []
-    return [each for each in body if isinstance(each, jobs.FUNCTIONS)]
+    return [statement for statement in body if isinstance(statement, jobs.FUNCTIONS)]
 
   def _is_run(self, node):
-    """Whether the function is handed to `tf.app.run`."""
+    """Whether a function is an argument of `tf.app.run`."""
     call = self._program.parent(node) if isinstance(node, ast.keyword) else node
     return isinstance(call, ast.Call) and self._program.name_of(call.func) in _APP_RUN
 
   def _scopes_round(self, node) -> Tuple[List[Scope], ast.AST]:
-    """Returns the scopes round a node, the innermost first, and the function or module."""
+    """Returns the scopes round a node, the innermost first, and the function or module round it."""
     scopes, child, parent = [], node, self._program.parent(node)
     ends = jobs.FUNCTIONS + (ast.Module, ast.Lambda, ast.ClassDef)
     while parent is not None and not isinstance(parent, ends):
@@ -136,7 +136,7 @@ class Ways:
       argument = self._program.argument(node, "device_name_or_function", 0)
       return self._classify(argument if argument is not None else node)
     function = node.func if isinstance(node, ast.Call) else node
-    # The scope of somebody's own function, or of a strategy.
+    # The scope of the program's own function, or of a strategy.
     is_unknown = "device" in texts.words_of(function) or getattr(function, "attr", "") == "scope"
     return Scope(UNKNOWN, node) if is_unknown else None
 

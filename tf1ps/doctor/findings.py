@@ -1,13 +1,13 @@
-"""What the doctor says: a rule, and a finding of a rule in a program."""
+"""The doctor's rules, and the findings of a rule in a program."""
 
 from __future__ import annotations
 
 from typing import Callable, NamedTuple
 
 # The kinds of rules.
-GONE = "gone"  # today's TensorFlow lacks it: the program fails
-DIFFERS = "differs"  # it runs, and does something else in silence
-TRAP = "trap"  # it hangs, drifts or loses something as soon as there are several tasks
+GONE = "gone"  # today's TensorFlow lacks something: the program fails
+DIFFERS = "differs"  # the program runs, and does something else in silence
+TRAP = "trap"  # the program hangs, drifts or loses something when there are several tasks
 
 
 class Rule(NamedTuple):
@@ -15,13 +15,13 @@ class Rule(NamedTuple):
 
   name: str  # in words, such as "server-join-never-ends"
   kind: str  # GONE, DIFFERS or TRAP
-  summary: str  # one sentence: what happens
-  advice: str  # one sentence: what to do
+  summary: str  # a sentence: what happens
+  advice: str  # a sentence: what to do
   page: str  # the page that explains it: "docs/run.md#the-end"
-  # Whether `import tf1ps.v1 as tf` and tf1ps-run mend it by themselves. Then the rule is quiet
-  # where the name comes from tf1ps.
-  is_mended: bool
-  # Takes a `Program`, and yields a node for each finding, or the node and a message for it.
+  # Whether `import tf1ps.v1 as tf` and tf1ps-run fix it by themselves. Then names that come from
+  # tf1ps have no finding.
+  is_fixed: bool
+  # Takes a `SourceFile`, and yields a node for each finding, or the node and its message.
   find: Callable
 
 

@@ -1,7 +1,8 @@
-"""Mechanical changes of a program's text, which leave the rest of the file as it is.
+"""Changes to a program's text, which leave the rest of the file as it is.
 
 1. Imports of TensorFlow become imports of tf1ps.v1.
-2. Names from before TensorFlow 1.0 become those of today, where their arguments are the same.
+2. Names from before TensorFlow 1.0, and names that NumPy has removed, become today's names, where
+   their arguments are the same.
 3. Cross entropies get the names of their arguments: logits=, labels=.
 
 Other old calls, such as `tf.concat(1, values)`, work in tf1ps.v1 as they are.
@@ -16,40 +17,40 @@ import re
 import tokenize
 from typing import Callable, List, NamedTuple
 
-from tf1ps.doctor import changed_rules, name_tables
-from tf1ps.doctor.program import Program
+from tf1ps import compat
+from tf1ps.doctor import changed_rules, python_rules
+from tf1ps.doctor.program import SourceFile
 
 _DOTTED = re.compile(r"\w+(?:\.\w+)+")
-_SIMPLE = {"tf." + old: new for old, new in name_tables.RENAMED.items()
-           if old not in name_tables.OTHER_ARGUMENTS}
+# {old name: today's name}: TensorFlow's below the module, NumPy's as they are written
+_SIMPLE = {"tf." + old: new for old, new in compat.RENAMED.items()
+           if old not in compat.OTHER_ARGUMENTS}
+_SIMPLE.update({"numpy." + old: new for old, new in python_rules.NUMPY.items()})
 _ARGUMENTS = ("logits", "labels", "name")  # of a cross entropy before TensorFlow 1.0
 
 
 class _Edit(NamedTuple):
-  """A piece of the text, by offsets, and what stands there instead."""
+  """A piece of the text, by offsets, and its new text."""
 
   start: int
   end: int
   new: str
 
 
-def fix(program: Program, replace_imports: Callable) -> str:
-  """Makes the mechanical changes.
+def fix(program: SourceFile, replace_imports: Callable) -> str:
+  """Returns the program's text with the changes; a program for Python 2 stays as it is.
 
   Args:
-    program: the program. One for Python 2 stays as it is.
+    program: the program.
     replace_imports: replaces the imports in a tree, and returns for each changed statement
-      something with its `line` and its `new` text.
-
-  Returns:
-    The program's new text.
+      an object with its `line` and its `new` text.
   """
   if program.is_python2:
     return program.text
   text = _Text(program.text)
   edits = _imports(program, text, replace_imports) + _old_names(program, text)
   for names in _cross_entropies(program, text):
-    if _parses(_apply(program.text, names)):  # not round an argument in parentheses of its own
+    if _parses(_apply(program.text, names)):  # not with an argument in parentheses of its own
       edits += names
   return _apply(program.text, edits)
 
@@ -65,12 +66,12 @@ class _Text:
       self._starts.append(self._starts[-1] + len(line) + 1)
 
   def offset(self, node: ast.AST) -> int:
-    """Returns where a node begins. Python counts columns in bytes."""
+    """Returns the offset of a node. Python counts columns in bytes."""
     before = self._lines[node.lineno - 1].encode("utf-8")[:node.col_offset]
     return self._starts[node.lineno - 1] + len(before.decode("utf-8"))
 
   def statement_ends(self) -> List[int]:
-    """Returns where simple statements end, in order, without comments behind them."""
+    """Returns the ends of simple statements, in order, without comments behind them."""
     ends, last = [], 0
     for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
       if token.type == tokenize.NEWLINE or token.string == ";":
@@ -80,7 +81,7 @@ class _Text:
     return ends
 
 
-def _imports(program: Program, text: _Text, replace_imports: Callable) -> List[_Edit]:
+def _imports(program: SourceFile, text: _Text, replace_imports: Callable) -> List[_Edit]:
   """Returns the edits of import statements, each of which begins a line."""
   new = {}
   for replaced in replace_imports(ast.parse(program.text)):
@@ -97,30 +98,30 @@ def _imports(program: Program, text: _Text, replace_imports: Callable) -> List[_
   return edits
 
 
-def _old_names(program: Program, text: _Text) -> List[_Edit]:
-  """Returns the edits of names from before TensorFlow 1.0 that are written out: tf.mul."""
+def _old_names(program: SourceFile, text: _Text) -> List[_Edit]:
+  """Returns the edits of old names that are written out: tf.mul, np.int."""
   edits = []
   for node in program.nodes:
     if not isinstance(node, ast.Attribute) or program.spelling_of(node) not in _SIMPLE:
       continue
-    old = program.spelling_of(node)[len("tf."):]
+    module, _, old = program.spelling_of(node).partition(".")
     start = text.offset(node)
     written = _DOTTED.match(text.text, start)
     count = old.count(".") + 1
     if written and written.group().split(".")[1:count + 1] == old.split("."):
-      root = written.group().split(".")[0]
-      edits.append(_Edit(start, start + len(root) + 1 + len(old),
-                         "%s.%s" % (root, _SIMPLE["tf." + old])))
+      root, new = written.group().split(".")[0], _SIMPLE["%s.%s" % (module, old)]
+      new = "%s.%s" % (root, new) if module == "tf" else new.replace("np.", root + ".")
+      edits.append(_Edit(start, start + len(root) + 1 + len(old), new))
   return edits
 
 
-def _cross_entropies(program: Program, text: _Text) -> List[List[_Edit]]:
+def _cross_entropies(program: SourceFile, text: _Text) -> List[List[_Edit]]:
   """Returns the edits of each call of a cross entropy without names."""
   calls = []
   for call, _ in changed_rules.find_cross_entropies(program):
     if len(call.args) + len(call.keywords) <= len(_ARGUMENTS) and not any(
-        isinstance(each, ast.Starred) for each in call.args):
-      places = [text.offset(each) for each in call.args]
+        isinstance(argument, ast.Starred) for argument in call.args):
+      places = [text.offset(argument) for argument in call.args]
       calls.append([_Edit(place, place, name + "=") for place, name in zip(places, _ARGUMENTS)])
   return calls
 

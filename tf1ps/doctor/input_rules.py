@@ -11,7 +11,6 @@ _PRODUCERS = tuple("tf.train." + name for name in (
   "string_input_producer", "input_producer", "range_input_producer", "slice_input_producer"))
 _BATCHES = tuple("tf.train." + name for name in (
   "batch", "batch_join", "shuffle_batch", "shuffle_batch_join"))
-_START = "tf.train.start_queue_runners"
 # Sessions that initialise local variables and start queue runners by themselves.
 _SELF_STARTING = (
   jobs.TRAINING_SESSION, jobs.SUPERVISOR, "tf.train.MonitoredSession",
@@ -20,15 +19,13 @@ _WORKERS = ("tf.Session", "tf.InteractiveSession")
 
 
 def _has_only_plain_sessions(program):
-  """Whether nothing but plain sessions runs what a program builds."""
+  """Whether a program has plain sessions alone."""
   is_of_tf1ps = any(name.split(".")[0] == "tf1ps" and not name.startswith("tf1ps.v1")
                     for _, name in program.imports())
-  return (any(True for _ in program.calls(*_WORKERS)) and not is_of_tf1ps
-          and not any(True for _ in program.calls(*_SELF_STARTING)))
+  return (program.calls(*_WORKERS) and not is_of_tf1ps and not program.calls(*_SELF_STARTING))
 
 
 def _counted(program):
-  """Producers that count epochs."""
   for call in program.calls(*_PRODUCERS, "tf.train.limit_epochs"):
     epochs = program.argument(call, "num_epochs")
     if epochs is not None and program.value_of(epochs) is not None:
@@ -49,8 +46,8 @@ def _never_started(program):
 
 
 def _without_coordinator(program):
-  if not any(True for _ in program.calls(*_SELF_STARTING)):
-    for call in program.calls(_START):
+  if not program.calls(*_SELF_STARTING):
+    for call in program.calls("tf.train.start_queue_runners"):
       if program.argument(call, "coord", 1) is None and not program.may_have_more(call):
         yield call
 
@@ -64,9 +61,9 @@ def _dropped_tails(program):
 
 
 def _two_gets(program):
-  """Second `get_next` of one iterator, in one block."""
+  """Yields the second `get_next` of an iterator in the same block."""
   seen = {}
-  for node in _calls_of(program, "get_next"):
+  for node in program.attribute_calls("get_next"):
     if isinstance(node.func.value, ast.Name) and "iterator" in (
         program.made_by(node.func.value) or ""):
       if program.enclosing(node, jobs.LOOPS) is None:
@@ -75,13 +72,8 @@ def _two_gets(program):
     yield from sorted(calls, key=lambda call: call.lineno)[1:]
 
 
-def _calls_of(program, method):
-  return [node for node in program.nodes if isinstance(node, ast.Call)
-          and isinstance(node.func, ast.Attribute) and node.func.attr == method]
-
-
 def _block(program, node):
-  """Returns what tells the list of statements that a node stands in."""
+  """Returns a key for the list of statements that a node stands in."""
   statement = node if isinstance(node, ast.stmt) else program.enclosing(node, ast.stmt)
   parent = program.parent(statement)
   return parent, [field for field, value in ast.iter_fields(parent)
@@ -91,14 +83,14 @@ def _block(program, node):
 def _iterators(program):
   if texts.mentions(program, "initializer", "TABLE_INITIALIZERS"):
     return
-  if any(True for _ in program.calls(*_WORKERS, *_SELF_STARTING)):
-    for node in _calls_of(program, "make_initializable_iterator"):
+  if program.calls(*_WORKERS, *_SELF_STARTING):
+    for node in program.attribute_calls("make_initializable_iterator"):
       if _is_only_read(program, node):
         yield node
 
 
 def _is_only_read(program, call):
-  """Whether `get_next` is all that is done with an iterator."""
+  """Whether a program uses an iterator for `get_next` alone."""
   parent = program.parent(call)
   if not isinstance(parent, ast.Assign) or not isinstance(parent.targets[0], ast.Name):
     return getattr(parent, "attr", "") == "get_next"
@@ -112,25 +104,25 @@ RULES = (
   Rule("epochs-not-initialised", TRAP,
        "Nothing here initialises the local variable of num_epochs: the input seems to end",
        "Run tf.local_variables_initializer() first.",
-       "docs/pipelines.md#queue-runners", False, _uninitialised),
+       "docs/data.md#queue-runners", False, _uninitialised),
   Rule("queue-runners-not-started", TRAP,
        "Nothing here starts the queue runners: the first step waits forever",
        "Call start_queue_runners with a Coordinator.",
-       "docs/pipelines.md#queue-runners", False, _never_started),
+       "docs/data.md#queue-runners", False, _never_started),
   Rule("runners-without-coordinator", TRAP,
        "Without a coordinator, a runner's error ends its thread, and the loop waits forever",
        "Pass coord=tf.train.Coordinator(), or use start_queue_runners of tf1ps.",
-       "docs/pipelines.md#queue-runners", True, _without_coordinator),
+       "docs/data.md#queue-runners", True, _without_coordinator),
   Rule("batch-drops-tail", TRAP,
        "The records of the last, smaller batch are dropped when the epochs are over",
        "Pass allow_smaller_final_batch=True.",
-       "docs/pipelines.md#readers-and-producers", False, _dropped_tails),
+       "docs/data.md#readers-and-producers", False, _dropped_tails),
   Rule("second-get-next", DIFFERS,
        "A second get_next takes another element, and the order of the two is not fixed",
        "Call get_next once, and use its result twice.",
-       "docs/pipelines.md#tfdata", False, _two_gets),
+       "docs/data.md#tfdata", False, _two_gets),
   Rule("iterator-not-initialised", TRAP,
        "Nothing here initialises this iterator",
        "Add its initializer to the collection tf.GraphKeys.TABLE_INITIALIZERS.",
-       "docs/pipelines.md#tfdata", False, _iterators),
+       "docs/data.md#tfdata", False, _iterators),
 )

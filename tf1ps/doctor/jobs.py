@@ -1,9 +1,9 @@
-"""What a program is in its job: a task of a cluster, and which sessions it opens there."""
+"""The part of a program in its job: its task of a cluster, and its sessions."""
 
 from __future__ import annotations
 
 import ast
-from typing import Iterator, List, NamedTuple, Optional
+from typing import Iterator, List, NamedTuple, Optional, Set
 
 from tf1ps.doctor import texts
 
@@ -18,6 +18,11 @@ LEARNING = tuple(package + name for package in ("tf.contrib.", "tf_slim.")
                  for name in ("slim.learning.train", "training.train", "learning.train"))
 _PLAIN = ("tf.Session", "tf.InteractiveSession")
 _CREATORS = ("tf.train.ChiefSessionCreator", "tf.train.WorkerSessionCreator")
+
+
+def function_of(program, node: ast.AST) -> ast.AST:
+  """Returns the function or module round a node."""
+  return program.enclosing(node, FUNCTIONS + (ast.Module,))
 
 
 def is_ours(program, node: Optional[ast.AST]) -> bool:
@@ -46,10 +51,35 @@ def has_stock_server(program) -> bool:
 
 def names_ps(program) -> bool:
   """Whether a program knows of a job called ps."""
-  # Python 3.7 has the text of a constant elsewhere.
+  # Python 3.7 has the text of a constant as `s`.
   return any(isinstance(node, ast.expr) and not isinstance(node, (ast.Name, ast.Attribute))
              and "ps" in (getattr(node, "value", None), getattr(node, "s", None))
              for node in program.nodes)
+
+
+def is_on_ps(program, node: ast.AST, function: ast.AST) -> bool:
+  """Whether a statement or call of a function runs on a ps alone."""
+  jobs_of = [program.value_of(program.argument(server, "job_name", 1))
+             for server in task_servers(program)]
+  if jobs_of == ["ps"]:
+    return True
+  places = [node] + [call for call in program.nodes if isinstance(call, ast.Call)
+                     and getattr(call.func, "id", "") == getattr(function, "name", None)]
+  return any(_asks_for_ps(program, place) for place in places)
+
+
+def _asks_for_ps(program, node):
+  """Whether a node stands in the arm of an `if` for the job ps, or for all jobs but worker."""
+  parent = program.parent(node)
+  while parent is not None:
+    if isinstance(parent, ast.If) and isinstance(parent.test, ast.Compare):
+      compared = list(map(program.value_of, [parent.test.left, *parent.test.comparators]))
+      is_equal = isinstance(parent.test.ops[0], ast.Eq)
+      if (node in (parent.body if is_equal else parent.orelse) and "ps" in compared
+          or is_equal and node in parent.orelse and "worker" in compared):
+        return True
+    node, parent = parent, program.parent(parent)
+  return False
 
 
 class Opening(NamedTuple):
@@ -57,31 +87,24 @@ class Opening(NamedTuple):
 
   call: ast.Call
   config: Optional[ast.AST]  # the argument `config`
-  is_training: bool  # whether it initialises, recovers and saves
+  is_training: bool  # whether the session initialises, recovers and saves
 
 
 def sessions(program) -> Iterator[Opening]:
   """Yields the sessions that a program opens on servers."""
-  argument = program.argument
-  for call in program.calls(*_PLAIN):
-    if is_remote(program, argument(call, "target", 0)):
-      yield Opening(call, argument(call, "config", 2), False)
-  for call in program.calls(TRAINING_SESSION):
-    if is_remote(program, argument(call, "master", 0)):
-      yield Opening(call, argument(call, "config", 9), True)
-  for call in program.calls(*_CREATORS):
-    if is_remote(program, argument(call, "master", 1)):
-      yield Opening(call, argument(call, "config", 2), True)
-  for call in program.method_calls(SUPERVISOR, *SUPERVISED):
-    if is_remote(program, argument(call, "master", 0)):
-      yield Opening(call, argument(call, "config", 1), True)
-  for call in program.calls(*LEARNING):
-    if is_remote(program, argument(call, "master")):
-      yield Opening(call, argument(call, "session_config"), True)
+  for calls, target, config, is_training in (
+      (program.calls(*_PLAIN), ("target", 0), ("config", 2), False),
+      (program.calls(TRAINING_SESSION), ("master", 0), ("config", 9), True),
+      (program.calls(*_CREATORS), ("master", 1), ("config", 2), True),
+      (program.method_calls(SUPERVISOR, *SUPERVISED), ("master", 0), ("config", 1), True),
+      (program.calls(*LEARNING), ("master",), ("session_config",), True)):
+    for call in calls:
+      if is_remote(program, program.argument(call, *target)):
+        yield Opening(call, program.argument(call, *config), is_training)
 
 
 def is_remote(program, node: Optional[ast.AST], depth: int = 5) -> bool:
-  """Whether a session's target is a server's."""
+  """Whether the target of a session is a server."""
   if node is None or not depth:
     return False
   value = program.value_of(node)
@@ -91,32 +114,26 @@ def is_remote(program, node: Optional[ast.AST], depth: int = 5) -> bool:
     return True
   if isinstance(node, ast.BinOp):
     return isinstance(program.value_of(node.left), str)  # "grpc://" + host
-  bound = program.bindings(node)
-  return len(bound) == 1 and is_remote(program, bound[0].value, depth - 1)
+  return is_remote(program, program.single_value(node), depth - 1)
 
 
-def is_local_session(program, call: ast.Call) -> bool:
-  """Whether a call of `tf.Session` opens a session in this process."""
-  target = program.argument(call, "target", 0)
-  return target is None or program.value_of(target) == ""
-
-
-def local_sessions(program) -> Iterator[ast.Call]:
-  """Yields the plain sessions in this process."""
-  for call in program.calls(*_PLAIN):
-    if is_local_session(program, call):
-      yield call
+def local_functions(program) -> Set[ast.AST]:
+  """Returns the functions with plain sessions in this process, and without any on a server."""
+  targets = {call: program.argument(call, "target", 0) for call in program.calls(*_PLAIN)}
+  local = {function_of(program, call) for call, target in targets.items()
+           if target is None or program.value_of(target) == ""}
+  return local - {function_of(program, opening.call) for opening in sessions(program)}
 
 
 def under_condition(program, node: ast.AST, words) -> bool:
-  """Whether a node stands in an `if` whose condition has one of these words in its names."""
+  """Whether a node stands in an `if` whose condition has any of these words in its names."""
   before, parent = node, program.parent(node)
   while parent is not None:
     if isinstance(parent, (ast.If, ast.IfExp)) and before is not parent.test:
       if any(word in texts.words_of(parent.test) for word in words):
         return True
     if isinstance(parent, ast.BoolOp) and any(
-        word in texts.words_of(each) for each in parent.values for word in words):
+        word in texts.words_of(operand) for operand in parent.values for word in words):
       return True
     before, parent = parent, program.parent(parent)
   return False

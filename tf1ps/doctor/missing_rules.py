@@ -1,4 +1,4 @@
-"""Rules of names: what a program uses and today's TensorFlow does not have."""
+"""Rules of the names that a program uses and today's TensorFlow does not have."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import re
 from typing import Callable, Iterator, Optional, Tuple
 
+from tf1ps import compat
 from tf1ps.doctor import name_tables, names, texts
 from tf1ps.doctor.findings import GONE, Rule
 
@@ -14,8 +15,8 @@ _STRATEGIES = "tf.contrib.distribute"
 _PS_STRATEGY = re.compile(r"tf2?\.distribute\.(experimental\.)?ParameterServerStrategy")
 _LAYERS = ("tf.layers", "tf.nn.rnn_cell")
 _TUTORIALS = ("tf.examples.tutorials", "tf.models")
-_RENAMED = {"tf." + old for old in name_tables.RENAMED}
-# They are missing as well, and have rules of their own.
+_RENAMED = {"tf." + old for old in compat.RENAMED}
+# These names are missing as well, and have rules of their own.
 _OTHERS = (_ESTIMATOR, _CONTRIB) + _LAYERS + _TUTORIALS
 
 
@@ -25,13 +26,13 @@ def _is_below(name: str, parents) -> bool:
 
 
 def _taken(program, is_meant: Callable[[str], object]) -> Iterator[Tuple[ast.AST, str]]:
-  """Yields each place that takes a name of TensorFlow, once: `from tensorflow.contrib import slim`.
+  """Yields once each place that takes a name of TensorFlow: `from tensorflow.contrib import slim`.
 
-  The later uses of a name that was imported so, such as `slim.conv2d`, are not yielded.
+  It does not yield later uses of the imported name, such as `slim.conv2d`.
 
   Args:
     program: the program.
-    is_meant: whether a name is one of those that are looked for.
+    is_meant: takes a name; returns whether the rule looks for it.
   """
   for node, full in program.imports():
     name = names.canonical(full).spelling
@@ -43,14 +44,14 @@ def _taken(program, is_meant: Callable[[str], object]) -> Iterator[Tuple[ast.AST
 
 
 def _root(program, node: ast.AST) -> Tuple[ast.AST, Optional[str]]:
-  """Returns the first name of an expression, `tf` of `tf.train.Server`, and what it stands for."""
+  """Returns the first name of an expression, `tf` of `tf.train.Server`, and its spelling."""
   while isinstance(node, ast.Attribute) and not program.bindings(node):
     node = node.value
   return node, program.spelling_of(node)
 
 
 def _of_namespace(program, *parents: str) -> Iterator[Tuple[ast.AST, str]]:
-  """Yields where a program takes something of a namespace of TensorFlow."""
+  """Yields the places that take a name of a namespace of TensorFlow."""
   for node, name in _taken(program, lambda name: _is_below(name, parents)):
     is_import = isinstance(node, (ast.Import, ast.ImportFrom))
     if is_import or not _is_below(_root(program, node)[1] or "", parents):
@@ -60,22 +61,22 @@ def _of_namespace(program, *parents: str) -> Iterator[Tuple[ast.AST, str]]:
 def _graph_names(program):
   """Finds imports of `tensorflow` through which a program uses names that only compat.v1 has."""
   missing = {}  # {the statement: names}
-  for node, name in sorted(program.names(), key=lambda each: program.place(each[0])):
+  for node, name in sorted(program.names(), key=lambda used: program.place(used[0])):
     known = _first_known(name, name_tables.ONLY_V1)
     if (known and program.origin_of(node) == "tensorflow" and not _is_below(name, _OTHERS)
         and not program.is_guarded(node)):
-      for each in program.bindings(_root(program, node)[0]):
-        if each.imported:  # else the name has another one's value, which is found by itself
-          missing.setdefault(each.statement, []).append(known)
-  for statement, found in missing.items():
-    found = list(dict.fromkeys(found))
+      for binding in program.bindings(_root(program, node)[0]):
+        if binding.imported:  # a name that is bound to another name has its finding there
+          missing.setdefault(binding.statement, []).append(known)
+  for statement, lacking in missing.items():
+    lacking = list(dict.fromkeys(lacking))
     yield statement, "`tensorflow` is TensorFlow 2, which has no %s%s" % (
-      ", ".join(found[:3]), " and %d more names of this file" % (len(found) - 3)
-      if len(found) > 3 else "")
+      ", ".join(lacking[:3]), " and %d more names of this file" % (len(lacking) - 3)
+      if len(lacking) > 3 else "")
 
 
 def _first_known(name: str, known) -> Optional[str]:
-  """Returns the part of a name, from its start, that a table has; None if it has none."""
+  """Returns the shortest beginning of a name that a table has; None if it has none."""
   parts = name.split(".")
   heads = (".".join(parts[:count]) for count in range(2, len(parts) + 1))
   return next((head for head in heads if head in known), None)
@@ -93,11 +94,18 @@ def _contrib(program, has_heir: bool):
     if taken_before is None or not _is_below(taken_before, _CONTRIB) or (
         not has_heir and _has_heir(taken_before)):
       yield node, "TensorFlow 2 has no %s%s" % (
-        _short(name), "" if has_heir else ", nor has tf1ps.v1")
+        _short(name), "" if has_heir else ", nor has tf1ps.v1" + _advice(name.split(".")[2]))
+
+
+def _advice(space: str) -> str:
+  """Returns the advice for a namespace of tf.contrib, or for its lost names."""
+  package = compat.PACKAGES.get(space, compat.Package())
+  advice = package.advice or compat.REFUSED.get(space)
+  return ": " + advice if advice else ""
 
 
 def _short(name: str) -> str:
-  """Returns the name of a function or class of tf.contrib, or of a namespace; not of its files."""
+  """Returns the name of a function, class or namespace of tf.contrib, without its files."""
   parts = name.split(".")[:4]
   return ".".join(parts[:3] if parts[3:] in (["python"], ["ops"]) else parts)
 
@@ -107,19 +115,11 @@ def _has_heir(name: str) -> bool:
   _, _, space, *rest = name.split(".") + [""]
   if space not in name_tables.CONTRIB:
     return space == ""
-  if space == "layers" and rest[0] in name_tables.LAYERS_GONE:
+  if rest[0] in name_tables.CONTRIB_GONE.get(space, ()):
     return False
   known = name_tables.CONTRIB[space]
   # Programs also reach into the files of a namespace: tf.contrib.layers.python.layers.
-  return known is None or rest[0] in ("", "python", "ops") or rest[0] in known.split()
-
-
-def _contrib_with_heir(program):
-  yield from _contrib(program, True)
-
-
-def _contrib_without_heir(program):
-  yield from _contrib(program, False)
+  return known is None or rest[0] in ("", "api", "python", "ops") or rest[0] in known.split()
 
 
 def _estimator(program):
@@ -131,14 +131,14 @@ def _estimator(program):
 def _estimator_without_heir(program):
   for node, name in _taken(program, lambda name: _first_known(name, name_tables.ESTIMATOR)):
     is_import = isinstance(node, (ast.Import, ast.ImportFrom))
-    # What was imported by this name was reported at its import.
+    # The uses of an imported name were reported at its import.
     if is_import or not _first_known(_root(program, node)[1] or "", name_tables.ESTIMATOR):
       yield node, "TensorFlow has no %s, nor has tf1ps.v1" % _first_known(
         name, name_tables.ESTIMATOR)
 
 
 def _strategies(program):
-  """Finds what a program gives an estimator as train_distribute."""
+  """Finds strategies that a program gives an estimator as train_distribute."""
   for node, name in _of_namespace(program, _STRATEGIES):
     yield node, "TensorFlow 2 has no %s, nor has tf1ps.v1" % _short(name)
   if texts.mentions(program, "train_distribute", "eval_distribute"):
@@ -160,7 +160,7 @@ def _old_names(program):
   for node, name in _taken(program, lambda name: _first_known(name, _RENAMED)):
     old = _first_known(name, _RENAMED)
     yield node, "TensorFlow has no %s since 1.0: it is called tf.%s" % (
-      old, name_tables.RENAMED[old[len("tf."):]])
+      old, compat.RENAMED[old[len("tf."):]])
 
 
 def _tutorials(program):
@@ -170,11 +170,24 @@ def _tutorials(program):
 
 def _nowhere(program):
   for node, name in _taken(program, lambda name: _first_known(name, name_tables.NOWHERE)):
-    yield node, "TensorFlow has no %s" % _first_known(name, name_tables.NOWHERE)
+    gone = _first_known(name, name_tables.NOWHERE)
+    yield node, "TensorFlow has no %s: %s" % (gone, compat.LOST[gone[len("tf."):]])
+
+
+def _put_back(program):
+  for node, name in _taken(program, lambda name: _first_known(name, name_tables.PUT_BACK)):
+    yield node, "TensorFlow has no %s" % _first_known(name, name_tables.PUT_BACK)
+
+
+def _files(program):
+  for node, full in program.imports():
+    if _is_below(full, name_tables.FILES_GONE) and not program.is_guarded(node):
+      yield node, "TensorFlow has no %s" % next(
+        file for file in name_tables.FILES_GONE if _is_below(full, file))
 
 
 _IMPORT_US = "Write `import tf1ps.v1 as tf`, or run the program by tf1ps-run."
-_PAGE = "docs/v1.md"
+_PAGE = "docs/legacy.md"
 
 RULES = (
   Rule("graph-names-are-gone", GONE,
@@ -182,24 +195,29 @@ RULES = (
        _IMPORT_US, _PAGE, True, _graph_names),
   Rule("name-is-gone", GONE, "TensorFlow has removed this name",
        "Write it anew, or stay with TensorFlow 1.15.", _PAGE, False, _nowhere),
+  Rule("name-is-put-back", GONE, "TensorFlow has removed this name, and tf1ps.v1 has it",
+       _IMPORT_US, _PAGE, True, _put_back),
+  Rule("file-is-gone", GONE, "TensorFlow has moved or removed this file of its own",
+       "Run the program by tf1ps-run, which finds it.", "docs/legacy.md#what-is-replaced", False,
+       _files),
   Rule("contrib-is-gone", GONE, "TensorFlow 2 has no tf.contrib",
-       _IMPORT_US, _PAGE + "#tfcontrib", True, _contrib_with_heir),
+       _IMPORT_US, _PAGE + "#tfcontrib", True, lambda program: _contrib(program, True)),
   Rule("contrib-without-heir", GONE,
        "Neither TensorFlow 2 nor tf1ps.v1 has this name of tf.contrib",
        "Write it anew, or stay with TensorFlow 1.15. tf.estimator and tf.feature_column take the "
        "place of the estimators and columns of tf.contrib.", _PAGE + "#tfcontrib", False,
-       _contrib_without_heir),
+       lambda program: _contrib(program, False)),
   Rule("estimator-is-gone", GONE, "TensorFlow has had no tf.estimator since 2.16",
-       _IMPORT_US + " It has the package tensorflow-estimator.", "docs/estimator.md", True,
+       _IMPORT_US + " It has the package tensorflow-estimator.", "docs/drop_in.md#estimators", True,
        _estimator),
   Rule("estimator-without-heir", GONE,
        "Neither TensorFlow nor tf1ps.v1 has this name of tf.estimator",
        "Train this model with TensorFlow Decision Forests, or stay with TensorFlow 1.15.",
-       "docs/estimator.md#what-works-and-what-does-not", False, _estimator_without_heir),
+       "docs/drop_in.md#what-works-and-what-does-not", False, _estimator_without_heir),
   Rule("strategy-of-estimator", GONE,
-       "tf1ps trains estimators on a cluster without a strategy, and refuses this one",
+       "tf1ps trains estimators on a cluster without a strategy, and refuses it",
        "Leave train_distribute and eval_distribute out; name chief, worker and ps in TF_CONFIG.",
-       "docs/estimator.md#what-works-and-what-does-not", False, _strategies),
+       "docs/drop_in.md#what-works-and-what-does-not", False, _strategies),
   Rule("layers-raise", GONE,
        "Each use of tf.layers and tf.nn.rnn_cell raises an error, because Keras 2 is gone",
        _IMPORT_US + " It takes them from tf_keras.", _PAGE + "#what-is-replaced", True, _layers),

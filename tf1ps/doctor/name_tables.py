@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, FrozenSet, Optional
 
+from tf1ps import compat
+
 
 def _below(names: Dict[str, str]) -> FrozenSet[str]:
   return frozenset("%s.%s" % (parent, name)
@@ -12,139 +14,33 @@ def _below(names: Dict[str, str]) -> FrozenSet[str]:
 
 # Nowhere in TensorFlow 2.21, neither in `tensorflow` nor in `tensorflow.compat.v1`. tf.contrib,
 # tf.estimator, tf.layers and tf.nn.rnn_cell have rules of their own.
-NOWHERE = _below({
-  "tf": "pywrap_tensorflow",
-  "tf.config": "experimental_list_devices",
-  "tf.data.experimental":
-    "CheckpointInputPipelineHook MapVectorizationOptions StatsAggregator StatsOptions "
-    "bytes_produced_stats latency_stats",
-})
+PUT_BACK = frozenset("tf." + name for name in compat.PUT_BACK)  # tf1ps.v1 has these names
+NOWHERE = frozenset("tf." + name for name in compat.LOST if name.startswith("data."))
 
-# In tf.estimator of TensorFlow 1.15, and not in that of the package tensorflow-estimator, which
-# tf1ps.v1 has.
-ESTIMATOR = _below({
-  "tf.estimator": "BoostedTreesClassifier BoostedTreesEstimator BoostedTreesRegressor",
-})
+# Files of TensorFlow's that have moved, or that are gone.
+FILES_GONE = compat.MOVED_FILES + tuple(
+  "tensorflow.python." + name for name in compat.GONE_FILES.values())
 
-# {name from before TensorFlow 1.0: name of TensorFlow 1.15}
-RENAMED = {
-  "audio_summary": "summary.audio",
-  "batch_matmul": "matmul",
-  "complex_abs": "abs",
-  "histogram_summary": "summary.histogram",
-  "image_summary": "summary.image",
-  "inv": "reciprocal",
-  "listdiff": "setdiff1d",
-  "merge_all_summaries": "summary.merge_all",
-  "merge_summary": "summary.merge",
-  "mul": "multiply",
-  "neg": "negative",
-  "pack": "stack",
-  "scalar_summary": "summary.scalar",
-  "select": "where",
-  "sub": "subtract",
-  "unpack": "unstack",
-  "image.per_image_whitening": "image.per_image_standardization",
-  "nn.bidirectional_rnn": "nn.static_bidirectional_rnn",
-  "nn.deconv2d": "nn.conv2d_transpose",
-  "nn.rnn": "nn.static_rnn",
-  "nn.state_saving_rnn": "nn.static_state_saving_rnn",
-  "train.SummaryWriter": "summary.FileWriter",
-  "train.SummaryWriterCache": "summary.FileWriterCache",
-}
-RENAMED.update({"batch_" + name: name for name in (
-  "cholesky", "cholesky_solve", "fft", "fft2d", "fft3d", "ifft", "ifft2d", "ifft3d",
-  "matrix_band_part", "matrix_determinant", "matrix_diag", "matrix_diag_part", "matrix_inverse",
-  "matrix_set_diag", "matrix_solve", "matrix_solve_ls", "matrix_transpose",
-  "matrix_triangular_solve", "self_adjoint_eig", "svd")})
-# Their arguments differ too: another name alone does not mend them.
-OTHER_ARGUMENTS = frozenset(["audio_summary", "batch_matmul", "histogram_summary", "image_summary",
-                             "scalar_summary"])
+# In tf.estimator of TensorFlow 1.15, and not in the package tensorflow-estimator, which tf1ps.v1
+# uses.
+ESTIMATOR = frozenset("tf." + name for name in compat.LOST if name.startswith("estimator."))
 
-# Names of tf.contrib.layers that the package tf_slim lacks.
-LAYERS_GONE = frozenset(
-  "bucketized_column check_feature_columns create_feature_spec_for_parsing crossed_column "
-  "embedding_column infer_real_valued_columns input_from_feature_columns "
-  "joint_weighted_sum_from_feature_columns make_place_holder_tensors_for_base_features "
-  "one_hot_column parse_feature_columns_from_examples "
-  "parse_feature_columns_from_sequence_examples real_valued_column scattered_embedding_column "
-  "sequence_input_from_feature_columns shared_embedding_columns sparse_column_with_hash_bucket "
-  "sparse_column_with_integerized_feature sparse_column_with_keys "
-  "sparse_column_with_vocabulary_file transform_features weighted_sparse_column "
-  "weighted_sum_from_feature_columns".split())
 
-# What `tf1ps.v1.contrib` has: {namespace: names}; None for all that the package tf_slim has.
+def _names(space: str, package: compat.Package) -> Optional[str]:
+  """Returns the names of a package of tf.contrib; None for all of TensorFlow 1.15's."""
+  if package.libraries:
+    return None
+  names = [entry.partition("=")[0] for module, text in package.heirs.items()
+           if module.partition(".")[0] in ("tf", "tf1ps")  # others need a package of their own
+           for entry in text.split()]
+  drop_ins = compat.DROP_INS.get("contrib." + space, {})
+  return " ".join(names + [name for room_names in drop_ins.values() for name in room_names])
+
+
+# {namespace: its names in `tf1ps.v1.contrib`}; None: all names but those of CONTRIB_GONE.
 CONTRIB: Dict[str, Optional[str]] = {
-  "cluster_resolver":
-    "ClusterResolver GCEClusterResolver KubernetesClusterResolver SimpleClusterResolver "
-    "SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionResolver",
-  "crf":
-    "crf_decode crf_log_likelihood crf_log_norm crf_sequence_score viterbi_decode",
-  "data":
-    "AUTOTUNE Counter CsvDataset Dataset FixedLengthRecordDataset Iterator Optional RandomDataset "
-    "Reducer SqlDataset TFRecordDataset TFRecordWriter TextLineDataset batch_and_drop_remainder "
-    "bucket_by_sequence_length choose_from_datasets copy_to_device dense_to_sparse_batch "
-    "enumerate_dataset get_next_as_optional get_single_element group_by_reducer group_by_window "
-    "ignore_errors make_batched_features_dataset make_csv_dataset make_saveable_from_iterator "
-    "map_and_batch padded_batch_and_drop_remainder parallel_interleave parse_example_dataset "
-    "prefetch_to_device rejection_resample sample_from_datasets scan shuffle_and_repeat "
-    "sloppy_interleave unbatch unique",
-  "deprecated":
-    "audio_summary histogram_summary image_summary merge_all_summaries merge_summary "
-    "scalar_summary",
-  "estimator":
-    "InMemoryEvaluatorHook add_metrics binary_classification_head "
-    "build_raw_supervised_input_receiver_fn call_logit_fn clip_gradients_by_norm "
-    "dnn_logit_fn_builder forward_features linear_logit_fn_builder logistic_regression_head "
-    "make_early_stopping_hook make_stop_at_checkpoint_step_hook multi_class_head "
-    "poisson_regression_head regression_head stop_if_higher_hook stop_if_lower_hook "
-    "stop_if_no_decrease_hook stop_if_no_increase_hook",
-  "framework":
-    "TensorSpec VariableDeviceChooser add_arg_scope add_model_variable arg_scope "
-    "arg_scope_func_key arg_scoped_arguments argsort assert_global_step assert_or_get_global_step "
-    "assert_same_float_dtype assert_scalar assign_from_checkpoint assign_from_checkpoint_fn "
-    "assign_from_values assign_from_values_fn convert_to_tensor_or_sparse_tensor "
-    "create_global_step current_arg_scope filter_variables get_global_step get_graph_from_inputs "
-    "get_local_variables get_model_variables get_name_scope get_or_create_global_step "
-    "get_trainable_variables get_unique_variable get_variable_full_name get_variables "
-    "get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable "
-    "has_arg_scope init_from_checkpoint is_tensor list_variables load_checkpoint load_variable "
-    "local_variable model_variable nest py_func sort variable",
-  "layers": None,
-  "learn":
-    "Experiment ExportStrategy ModeKeys RunConfig TaskType datasets estimators experiment "
-    "export_strategy learn_runner make_export_strategy run_config utils",
-  "lookup":
-    "HashTable KeyValueTensorInitializer MutableDenseHashTable MutableHashTable TextFileIndex "
-    "TextFileInitializer index_table_from_file index_table_from_tensor "
-    "index_to_string_table_from_file index_to_string_table_from_tensor",
-  "losses": None,
-  "metrics": None,
-  "opt":
-    "AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer MomentumWOptimizer "
-    "clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
-  "rnn":
-    "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMBlockCell "
-    "LSTMBlockFusedCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper "
-    "TimeReversedFusedRNN stack_bidirectional_dynamic_rnn stack_bidirectional_rnn "
-    "static_bidirectional_rnn static_rnn static_state_saving_rnn transpose_batch_time",
-  "seq2seq":
-    "hardmax sequence_loss tile_batch",
-  "slim": None,
-  "tpu":
-    "CrossShardOptimizer InputPipelineConfig RunConfig TPUConfig TPUEstimator TPUEstimatorSpec "
-    "batch_parallel bfloat16_scope cross_replica_sum initialize_system replicate rewrite shard "
-    "shutdown_system tpu_config tpu_estimator tpu_optimizer",
-  "training":
-    "GreedyLoadBalancingStrategy HParams StopAfterNEvalsHook SummaryAtEndHook "
-    "add_gradients_summaries byte_size_load_fn checkpoints_iterator clip_gradient_norms "
-    "clip_gradient_norms_fn create_train_op evaluate_once evaluate_repeatedly "
-    "get_or_create_eval_step multiply_gradients parse_values train wait_for_new_checkpoint",
-  "util":
-    "constant_value make_ndarray make_tensor_proto",
-  "distributions": None,
-  "keras": None,
-}
+  name: _names(name, package) for name, package in compat.PACKAGES.items()}
+CONTRIB_GONE = {name: frozenset(package.lost.split()) for name, package in compat.PACKAGES.items()}
 
 # In `tensorflow.compat.v1`, and not in `tensorflow` since TensorFlow 2.0.
 ONLY_V1 = _below({

@@ -1,83 +1,75 @@
-"""One name for each thing of TensorFlow, whatever import a program takes it by.
+"""The canonical name of a TensorFlow function or class, for all ways to import it.
 
     tensorflow.train.Server, tensorflow.compat.v1.train.Server, tensorflow.distribute.Server,
     tensorflow.python.training.server_lib.Server, tf1ps.v1.train.Server, tf1ps.Server
 
-are all `tf.train.Server`: the name of TensorFlow 1.15. What a program imports from elsewhere keeps
-its name.
+are all `tf.train.Server`: the name of TensorFlow 1.15. Imports from elsewhere keep their names.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Dict, NamedTuple
+
+from tf1ps import compat
 
 V1 = "tf1ps.v1"
 V2 = "tensorflow.compat.v2"
-_QUEUES = ("FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RandomShuffleQueue")
-_OF_TRAIN = ("Coordinator", "MonitoredTrainingSession", "Server", "Supervisor",
-             "SyncReplicasOptimizer", "replica_device_setter", "start_queue_runners")
-# The names of tf1ps that are TensorFlow's, in any of its rooms.
-_DROP_INS = dict({name: "tf.train." + name for name in _OF_TRAIN},
-                 **{name: "tf." + name for name in _QUEUES})
-_DROP_INS["GreedyLoadBalancingStrategy"] = "tf.contrib.training.GreedyLoadBalancingStrategy"
-_DROP_INS["byte_size_load_fn"] = "tf.contrib.training.byte_size_load_fn"
-_INTERNAL = "tensorflow.python."
-# {where a module or a name begins: the name of TensorFlow 1.15}. The longest that fits counts.
-_ROOTS = {
-  "tensorflow": "tf",
-  "tensorflow.compat.v1": "tf",
-  V2: "tf2",
-  V1: "tf",
-  V1 + ".compat.v1": "tf",
-  _INTERNAL + "estimator": "tf.estimator",
-  _INTERNAL + "layers.convolutional": "tf.layers",
-  _INTERNAL + "layers.core": "tf.layers",
-  _INTERNAL + "layers.layers": "tf.layers",
-  _INTERNAL + "layers.normalization": "tf.layers",
-  _INTERNAL + "layers.pooling": "tf.layers",
-  _INTERNAL + "platform.app": "tf.app",
-  _INTERNAL + "platform.flags": "tf.app.flags",
-  _INTERNAL + "ops.rnn_cell": "tf.nn.rnn_cell",
-  _INTERNAL + "ops.rnn_cell_impl": "tf.nn.rnn_cell",
-  _INTERNAL + "training.basic_session_run_hooks": "tf.train",
-  _INTERNAL + "training.coordinator": "tf.train",
-  _INTERNAL + "training.device_setter": "tf.train",
-  _INTERNAL + "training.input": "tf.train",
-  _INTERNAL + "training.monitored_session": "tf.train",
-  _INTERNAL + "training.queue_runner": "tf.train",
-  _INTERNAL + "training.queue_runner_impl": "tf.train",
-  _INTERNAL + "training.saver": "tf.train",
-  _INTERNAL + "training.server_lib": "tf.train",
-  _INTERNAL + "training.session_manager": "tf.train",
-  _INTERNAL + "training.session_run_hook": "tf.train",
-  _INTERNAL + "training.supervisor": "tf.train",
-  _INTERNAL + "training.sync_replicas_optimizer": "tf.train",
-  _INTERNAL + "training.training": "tf.train",
+
+
+def _drop_ins() -> Dict[str, str]:
+  """Returns {name in tf1ps: TensorFlow's name}; a drop-in has a name in tf1ps and in its room."""
+  result = {}
+  for space, rooms in compat.DROP_INS.items():
+    for room, names in rooms.items():
+      for name in names if not room.startswith("v1.") else ():
+        full = ".".join(filter(None, ["tf", space, name]))
+        result["tf1ps." + name] = result["tf1ps.%s.%s" % (room, name)] = SPELLINGS.get(full, full)
+  return result
+
+
+# Further files of `tensorflow.python`, which TensorFlow still has under these names.
+_FILES = {
+  "estimator": "estimator",
+  "train": "training.basic_session_run_hooks training.saver training.session_manager "
+           "training.session_run_hook",
 }
-# {another spelling: TensorFlow 1.15's first one}
-SPELLINGS = dict({"tf.queue." + name: "tf." + name for name in _QUEUES}, **{
+# {the beginning of a name: the name of TensorFlow 1.15}. The longest beginning that fits counts.
+_ROOTS = {"tensorflow": "tf", "tensorflow.compat.v1": "tf", V2: "tf2", V1: "tf",
+          V1 + ".compat.v1": "tf"}
+_ROOTS.update({"tensorflow.python." + file: "tf." + space
+               for table in (compat.PYTHON_FILES, _FILES) for space, files in table.items()
+               for file in files.split()})
+# {another spelling: TensorFlow 1.15's first spelling}
+SPELLINGS = {
   "tf.distribute.Server": "tf.train.Server",
   "tf.flags": "tf.app.flags",
   "tf.initializers.global_variables": "tf.global_variables_initializer",
   "tf.initializers.local_variables": "tf.local_variables_initializer",
   "tf.initializers.tables_initializer": "tf.tables_initializer",
   "tf.sparse.SparseConditionalAccumulator": "tf.SparseConditionalAccumulator",
-})
+}
+SPELLINGS.update({"tf.queue." + name: "tf." + name for name in (
+  "QueueBase", *compat.DROP_INS["queue"]["state"])})
+_DROP_INS = _drop_ins()
 
 
 class Name(NamedTuple):
-  """A canonical name, and the package that it was taken from."""
+  """A canonical name, and the package that it comes from."""
 
   name: str  # "tf.train.Server", "os.path.join"
-  spelling: str  # the same without regard to SPELLINGS: "tf.distribute.Server"
+  spelling: str  # the same name as the program spells it: "tf.distribute.Server"
   origin: str  # "tensorflow", "tensorflow.compat.v1", "tf1ps.v1", "tf1ps", or another package
 
 
 def canonical(full: str) -> Name:
-  """Returns the name of a thing for the full name by which a program takes it."""
+  """Returns the canonical name of a function or class.
+
+  Args:
+    full: the name as the program imports it, such as "tensorflow.compat.v1.train.Server".
+  """
   parts = full.split(".")
   if parts[0] == "tf1ps" and parts[1:2] != ["v1"]:
-    name = _DROP_INS.get(parts[-1], full)
+    name = _DROP_INS.get(full, full)
     return Name(name, name, "tf1ps")
   for count in range(len(parts), 0, -1):
     root = ".".join(parts[:count])
@@ -94,7 +86,7 @@ def _origin(root: str) -> str:
 
 
 def _fold(name: str) -> str:
-  """Returns the first spelling of a name, or of what the name begins with."""
+  """Returns a name with its first spelling, of the whole name or of its beginning."""
   parts = name.split(".")
   for count in range(len(parts), 1, -1):
     known = SPELLINGS.get(".".join(parts[:count]))

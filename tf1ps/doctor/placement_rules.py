@@ -1,4 +1,4 @@
-"""Rules of placement: what lands on another task than its author thinks."""
+"""Rules of placement: operations that land on another task than their author thinks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ _LOCAL_KEYS = ("tf.GraphKeys.LOCAL_VARIABLES", "tf.GraphKeys.METRIC_VARIABLES")
 
 
 def _global_steps(program):
-  for call in _unpinned(program, list(program.calls(*_STEPS))):
-    yield call
-  named = [call for call in program.calls("tf.Variable", "tf.get_variable")
+  named = [call for call in program.calls(*_VARIABLES)
            if _name_of_variable(program, call) == "global_step"]
-  yield from _unpinned(program, named)
+  yield from _unpinned(program, program.calls(*_STEPS) + named)
 
 
 def _name_of_variable(program, call):
@@ -38,38 +36,30 @@ def _name_of_variable(program, call):
 
 
 def _variables(program):
-  found = [call for call in program.calls(*_VARIABLES)
+  makers = [call for call in program.calls(*_VARIABLES)
            if _name_of_variable(program, call) != "global_step" and not _is_local(program, call)]
-  found += program.calls(*[package + name for package in _LAYERS for name in _WITH_WEIGHTS])
-  yield from _unpinned(program, found)
+  makers += program.calls(*[package + name for package in _LAYERS for name in _WITH_WEIGHTS])
+  yield from _unpinned(program, makers)
 
 
 def _is_local(program, call):
   position = 2 if program.name_of(call.func) == "tf.Variable" else 6
   collections = program.argument(call, "collections", position)
-  return collections is not None and any(
-    program.name_of(each) in _LOCAL_KEYS for each in ast.walk(collections)
-    if isinstance(each, ast.Attribute)) or (
-      collections is not None and not isinstance(collections, (ast.List, ast.Tuple)))
+  return collections is not None and (not isinstance(collections, (ast.List, ast.Tuple))
+                                      or _has_local_key(program, collections))
 
 
 def _unpinned(program, calls):
-  """The calls that a task builds with no job round them, for a session on its server."""
+  """Yields the calls that a task makes outside of a job's scope, for a session on its server."""
   if not calls or not jobs.task_servers(program) or not jobs.names_ps(program):
     return
-  remote = {_function(program, opening.call) for opening in jobs.sessions(program)}
-  if not remote:
+  if not any(True for _ in jobs.sessions(program)):
     return
-  ways_of = device_scopes.Ways(program)
-  local = {_function(program, call) for call in jobs.local_sessions(program)} - remote
+  ways_of, local = device_scopes.Ways(program), jobs.local_functions(program)
   for call in calls:
     ways = ways_of.to(call)
     if any(way.job_scope() is None and not local & set(way.functions) for way in ways):
       yield call
-
-
-def _function(program, node):
-  return program.enclosing(node, jobs.FUNCTIONS + (ast.Module,))
 
 
 def _locals_on_ps(program):
@@ -79,8 +69,7 @@ def _locals_on_ps(program):
   calls += program.calls(*_LOCAL)
   calls += [call for call in program.calls(*_VARIABLES)
             if _has_local_key(program, program.argument(call, "collections"))]
-  calls += [node for node in program.nodes if isinstance(node, ast.Call)
-            and (program.name_of(node.func) or "").startswith("tf.metrics.")]
+  calls += program.calls_below("tf.metrics.")
   if not calls:
     return
   ways_of = device_scopes.Ways(program)
@@ -97,8 +86,8 @@ def _counts(program, call):
 
 
 def _has_local_key(program, node):
-  return node is not None and any(program.name_of(each) in _LOCAL_KEYS for each in ast.walk(node)
-                                  if isinstance(each, ast.Attribute))
+  return node is not None and any(program.name_of(inner) in _LOCAL_KEYS for inner in ast.walk(node)
+                                  if isinstance(inner, ast.Attribute))
 
 
 def _setters(program):
@@ -116,7 +105,7 @@ def _without_ps(program):
 
 
 def _worker_texts(program):
-  """Yields the setters of tasks, with their worker's device."""
+  """Yields the setters of tasks, with the text of their worker_device."""
   if not jobs.task_servers(program):
     return
   for call in _setters(program):
@@ -138,10 +127,9 @@ def _of_one_task(program):
 
 
 def _number_of_workers(program, setter):
-  """Returns how many workers the cluster of a setter has; None if only running it tells."""
+  """Returns the number of workers in the cluster of a setter; None if the source does not tell."""
   cluster = program.argument(setter, "cluster", 4)
-  bound = [] if cluster is None else program.bindings(cluster)
-  cluster = bound[0].value if len(bound) == 1 else cluster
+  cluster = program.single_value(cluster) or cluster
   if program.made_by(cluster) == "tf.train.ClusterSpec":
     cluster = program.argument(program.call_of(cluster), "cluster", 0)
   if isinstance(cluster, ast.Dict):
@@ -154,9 +142,9 @@ def _number_of_workers(program, setter):
 def _sparse_ps(program):
   for call in _setters(program):
     cluster = program.argument(call, "cluster", 4)
-    made = program.call_of(cluster)
-    if made is not None and program.name_of(made.func) == "tf.train.ClusterSpec":
-      cluster = program.argument(made, "cluster", 0)
+    maker = program.call_of(cluster)
+    if maker is not None and program.name_of(maker.func) == "tf.train.ClusterSpec":
+      cluster = program.argument(maker, "cluster", 0)
     spec = program.value_of(cluster)
     tasks = spec.get("ps") if isinstance(spec, dict) else None
     if isinstance(tasks, dict) and sorted(tasks) != list(range(len(tasks))):
@@ -165,7 +153,7 @@ def _sparse_ps(program):
 
 
 def _op_types(program):
-  """Comparisons of an operation's type with the name that no operation has."""
+  """Yields comparisons of an operation's type with a name that no operation has."""
   for node in program.nodes:
     if (isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute)
         and node.left.attr == "type" and len(node.ops) == 1):
@@ -176,14 +164,14 @@ def _op_types(program):
 
 
 def _hidden_devices(program):
-  """Filters that name no task of a job which the program places something on."""
+  """Yields devices of a job whose tasks no device filter names."""
   configs = {program.call_of(opening.config) for opening in jobs.sessions(program)}
   config = configs.pop() if len(configs) == 1 else None
   filters = None if config is None else _list_of(
     program, program.argument(config, "device_filters"))
   if filters is None:
     return
-  shown = [texts.text_of(program, each) for each in filters.elts]
+  shown = [texts.text_of(program, device) for device in filters.elts]
   if None in shown or any(text.startswith("*") for text in shown):
     return
   for call in program.calls("tf.device"):
@@ -198,15 +186,11 @@ def _hidden_devices(program):
 
 
 def _list_of(program, node):
-  if isinstance(node, (ast.List, ast.Tuple)):
-    return node
-  bound = program.bindings(node) if node is not None else []
-  value = bound[0].value if len(bound) == 1 else None
+  value = node if isinstance(node, (ast.List, ast.Tuple)) else program.single_value(node)
   return value if isinstance(value, (ast.List, ast.Tuple)) else None
 
 
 def _shows(text, job):
-  """Whether a filter shows a device."""
   name, _, task = text.partition("/task:")
   if name.rstrip("/") != "/job:" + job.group(1):
     return "*" in name
@@ -214,19 +198,19 @@ def _shows(text, job):
 
 
 def _is_loops(program, node):
-  """Whether a text holds the variable of a loop, so that it names several tasks."""
-  return any(isinstance(bound.statement, ast.For) for each in ast.walk(node)
-             if isinstance(each, ast.Name) for bound in program.bindings(each))
+  """Whether a text has the variable of a loop, so that it names several tasks."""
+  return any(isinstance(bound.statement, ast.For) for inner in ast.walk(node)
+             if isinstance(inner, ast.Name) for bound in program.bindings(inner))
 
 
 def _tables(program):
-  """Yields look-ups, with the partitioner of their table where the source shows it."""
+  """Yields look-ups in partitioned tables, with the call of the partitioner or None."""
   for call in program.calls("tf.nn.embedding_lookup", "tf.nn.embedding_lookup_sparse"):
-    made = program.call_of(program.argument(call, "params", 0))
-    if made is not None and program.name_of(made.func) == "tf.get_variable":
-      partitioner = program.argument(made, "partitioner", 8)
+    table = program.call_of(program.argument(call, "params", 0))
+    if table is not None and program.name_of(table.func) == "tf.get_variable":
+      partitioner = program.argument(table, "partitioner", 8)
       if partitioner is None:
-        partitioner = _partitioner_round(program, made)
+        partitioner = _partitioner_round(program, table)
       if partitioner is not None and program.value_of(partitioner) is not None:
         yield call, program.call_of(partitioner)
 
@@ -237,9 +221,9 @@ def _partitioner_round(program, node):
     for item in scope.items:
       call = item.context_expr
       if isinstance(call, ast.Call) and program.name_of(call.func) == "tf.variable_scope":
-        found = program.argument(call, "partitioner", 6)
-        if found is not None:
-          return found
+        partitioner = program.argument(call, "partitioner", 6)
+        if partitioner is not None:
+          return partitioner
     scope = program.enclosing(scope, (ast.With,))
   return None
 
@@ -253,10 +237,10 @@ def _mod_lookups(program):
 
 
 def _column_lookups(program):
-  for call, made in _tables(program):
-    if made is not None:
-      position = 3 if program.name_of(made.func) == "tf.variable_axis_size_partitioner" else 1
-      axis = program.value_of(program.argument(made, "axis", position))
+  for call, partitioner in _tables(program):
+    if partitioner is not None:
+      is_by_size = program.name_of(partitioner.func) == "tf.variable_axis_size_partitioner"
+      axis = program.value_of(program.argument(partitioner, "axis", 3 if is_by_size else 1))
       if axis is not UNKNOWN and axis not in (0, None):
         yield call
 
@@ -265,13 +249,13 @@ RULES = (
   Rule("unpinned-global-step", TRAP,
        "No device names a task: on TensorFlow 2 each worker has its own global step",
        "Build it under the device setter, or under tf.device(\"/job:ps/task:0\").",
-       "docs/v1.md#what-is-replaced", True, _global_steps),
+       "docs/legacy.md#what-is-replaced", True, _global_steps),
   Rule("unpinned-variable", TRAP,
        "No device names a task: on TensorFlow 2 each worker has its own variable",
        "Build it under the device setter, or under tf.device with a task of the ps.",
-       "docs/v1.md#what-is-replaced", True, _variables),
+       "docs/legacy.md#what-is-replaced", True, _variables),
   Rule("local-variable-on-ps", TRAP,
-       "The device setter puts this local variable on the ps, where all workers share one",
+       "The device setter puts this local variable on the ps, where all workers share it",
        "Use the setter of tf1ps, or build it under tf.device of the worker.",
        "docs/drop_in.md", True, _locals_on_ps),
   Rule("setter-without-ps", TRAP,
@@ -301,9 +285,9 @@ RULES = (
   Rule("partitioned-lookup", TRAP,
        "get_variable partitions by \"div\", but this look-up uses \"mod\": it returns wrong rows",
        "Give the look-up partition_strategy=\"div\".",
-       "docs/sparse.md#partitioned-tables", False, _mod_lookups),
+       "docs/transfer.md#partitioned-tables", False, _mod_lookups),
   Rule("table-in-columns", TRAP,
        "The table is partitioned by columns: the look-up returns parts of rows, and no error",
        "Partition the table by its first axis.",
-       "docs/sparse.md#partitioned-tables", False, _column_lookups),
+       "docs/transfer.md#partitioned-tables", False, _column_lookups),
 )

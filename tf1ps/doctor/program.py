@@ -1,6 +1,6 @@
-"""A program as the rules see it: its syntax tree, with the names of TensorFlow resolved.
+"""A program for the rules: its syntax tree, with the names of TensorFlow resolved.
 
-A rule asks mostly these:
+Most rules call these methods:
 
     for call in program.calls("tf.train.Server"):                  # by any import
       config = program.argument(call, "config", 4)                 # a node, or None
@@ -18,49 +18,49 @@ from typing import Callable, Iterator, List, Optional, Set, Tuple
 from tf1ps.compat import Error
 from tf1ps.doctor import names, scopes
 
-UNKNOWN = object()  # the value of an expression that only running the program tells
+UNKNOWN = object()  # the value of an expression that is known only when the program runs
 _IGNORE = re.compile(r"#\s*tf1ps-doctor:\s*ignore\[([\w\s,-]*)\]")
-# What a program looks for before it uses a thing, in the dump of a test.
+# Names in the dump of a test or handler that guards the use of a name.
 _VERSION = re.compile(r"'(__version__|VERSION|version|version_info|LooseVersion|hasattr)'")
 _ABSENCE = re.compile(r"'(ImportError|ModuleNotFoundError|AttributeError|Exception)'")
 _FLAG_MODULES = ("tf.app.flags.", "absl.flags.")
 
 
 class UnreadableError(Error, ValueError):
-  """A file is no Python."""
+  """A file is not Python."""
 
 
 def read_program(path: str, text: str,
-                 mend: Optional[Callable[[str], Tuple[str, List[int]]]] = None) -> Program:
+                 convert: Optional[Callable[[str], Tuple[str, List[int]]]] = None) -> SourceFile:
   """Parses a program.
 
   Args:
     path: its path, for the findings.
     text: its source.
-    mend: for a source that is no Python 3: returns its text as Python 3, and for each of its
-      lines the line of the source.
+    convert: for a source that is not Python 3: returns its text as Python 3, and for each line of
+      that text the line of the source.
 
   Returns:
-    The `Program`.
+    The `SourceFile`.
 
   Raises:
-    UnreadableError: the text is neither Python 3 nor, with `mend`, Python 2.
+    UnreadableError: the text is neither Python 3 nor, with `convert`, Python 2.
   """
   try:
-    return Program(path, text, ast.parse(text))
+    return SourceFile(path, text, ast.parse(text))
   except (SyntaxError, ValueError) as error:
     first = error
   try:
-    if mend is not None:
-      mended, lines = mend(text)
-      return Program(path, text, ast.parse(mended), lines)
+    if convert is not None:
+      fixed, lines = convert(text)
+      return SourceFile(path, text, ast.parse(fixed), lines)
   except (SyntaxError, ValueError):
     pass
   raise UnreadableError("%s:%s: %s" % (
     path, getattr(first, "lineno", None) or 1, getattr(first, "msg", None) or first))
 
 
-class Program:
+class SourceFile:
   """A parsed program."""
 
   def __init__(self, path: str, text: str, tree: ast.Module,
@@ -72,10 +72,10 @@ class Program:
     self.is_python2 = line_map is not None
     self._line_map = line_map  # of each line of the tree: the line of the source
     self._scopes = scopes.Scopes(tree)
-    self._full_names = {}  # {the id of a list of bindings: the full name that they agree in}
+    self._full_names = {}  # {the id of a list of bindings: the full name of all of them}
     self._names = {}  # {node: its names.Name, or None}
-    self.nodes = self._scopes.nodes  # all of them
-    self._whole_names = self._imports = None  # what `names` and `imports` return
+    self.nodes = self._scopes.nodes
+    self._whole_names = self._imports = None  # the results of `names` and `imports`
     self._calls = {}  # {canonical name: the calls}
     for node in self.nodes:
       if isinstance(node, ast.Call):
@@ -86,18 +86,18 @@ class Program:
   def place(self, node: ast.AST) -> Tuple[int, int]:
     """Returns the line and the column of a node, both from 1."""
     line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-    if self._line_map is not None:  # columns of mended lines are others
+    if self._line_map is not None:  # the columns of converted lines differ
       return self._line_map[min(line, len(self._line_map)) - 1], 1
     text = self.lines[line - 1].encode("utf-8")[:column]  # Python counts bytes
     return line, len(text.decode("utf-8", "replace")) + 1
 
   def ignored_rules(self, line: int) -> Set[str]:
     """Returns the rules that a comment of this line turns off."""
-    found = _IGNORE.search(self.lines[line - 1]) if line <= len(self.lines) else None
-    return set(re.split(r"[\s,]+", found.group(1).strip())) if found else set()
+    comment = _IGNORE.search(self.lines[line - 1]) if line <= len(self.lines) else None
+    return set(re.split(r"[\s,]+", comment.group(1).strip())) if comment else set()
 
   def mentions(self, text: str) -> bool:
-    """Whether a text stands somewhere in the source, be it in a comment."""
+    """Whether the source has a text, also in a comment."""
     return any(text in line for line in self.lines)
 
   def parent(self, node: ast.AST) -> Optional[ast.AST]:
@@ -109,30 +109,35 @@ class Program:
     return self._scopes.enclosing(node, types)
 
   def bindings(self, node: ast.AST) -> List[scopes.Binding]:
-    """Returns everything that a name, or a `self.name`, is bound to."""
+    """Returns all bindings of a name, or of a `self.name`."""
     return self._scopes.bindings(node)
+
+  def single_value(self, node: Optional[ast.AST]) -> Optional[ast.AST]:
+    """Returns the expression that a name is bound to, if it is bound once; else None."""
+    bound = self._scopes.bindings(node)
+    return bound[0].value if len(bound) == 1 else None
 
   # Names.
 
   def name_of(self, node: Optional[ast.AST]) -> Optional[str]:
     """Returns the canonical name of an expression, such as "tf.train.Server"; None if unknown."""
-    found = self._name(node)
-    return found and found.name
+    name = self._name(node)
+    return name and name.name
 
   def origin_of(self, node: Optional[ast.AST]) -> str:
-    """Returns the package that an expression's root comes from: that of `tf` in `tf.f(x).g`.
+    """Returns the package of an expression's root, such as of `tf` in `tf.f(x).g`; "" if unknown.
 
-    It looks through names that are bound to such expressions. It returns "" if unknown.
+    It looks through names that are bound to such expressions.
     """
     return self._origin(node, set())
 
   def spelling_of(self, node: Optional[ast.AST]) -> Optional[str]:
-    """Returns the name of an expression as `name_of`, but "tf.distribute.Server" stays that."""
-    found = self._name(node)
-    return found and found.spelling
+    """Returns the name of an expression as the program spells it: "tf.distribute.Server"."""
+    name = self._name(node)
+    return name and name.spelling
 
   def names(self) -> List[Tuple[ast.AST, str]]:
-    """Returns each whole name of an import that is read, such as `tf.train.Server`, as spelled."""
+    """Returns each read of an imported name: the node, and the whole name, "tf.train.Server"."""
     if self._whole_names is None:
       self._whole_names = list(self._find_names())
     return self._whole_names
@@ -148,26 +153,36 @@ class Program:
         if name is not None:
           yield node, name
 
-  def calls(self, *of: str) -> Iterator[ast.Call]:
-    """Yields the calls of functions with these canonical names."""
-    for name in of:
-      yield from self._calls.get(name, [])
+  def calls(self, *of: str) -> List[ast.Call]:
+    """Returns the calls of functions with these canonical names."""
+    return [call for name in of for call in self._calls.get(name, [])]
+
+  def calls_below(self, *prefixes: str) -> Iterator[ast.Call]:
+    """Yields the calls of functions whose canonical names begin with any of these prefixes."""
+    for name, calls in self._calls.items():
+      if name and name.startswith(prefixes):
+        yield from calls
+
+  def attribute_calls(self, *methods: str) -> List[ast.Call]:
+    """Returns the calls `x.method(...)` for these names of methods, whatever x is."""
+    return [node for node in self.nodes if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute) and node.func.attr in methods]
 
   def uses(self, *of: str) -> Iterator[ast.AST]:
-    """Yields the expressions that are one of these canonical names, called or not."""
+    """Yields the expressions with these canonical names, called or not."""
     for node in self.nodes:
       if isinstance(node, (ast.Name, ast.Attribute)) and self.name_of(node) in of:
         if isinstance(getattr(node, "ctx", None), ast.Load):
           yield node
 
   def imports(self) -> List[Tuple[ast.AST, str]]:
-    """Returns the statement and the full name for each thing that is imported, as written."""
+    """Returns the statement and the full name of each import, as written."""
     if self._imports is None:
       self._imports = [(node, full) for node in self.nodes for full in _imported(node)]
     return self._imports
 
   def is_guarded(self, node: ast.AST) -> bool:
-    """Whether a program asks before it uses a thing: by a version, by `hasattr`, or in a `try`."""
+    """Whether a program checks before it uses a name: by a version, by `hasattr`, in a `try`."""
     while node is not None:
       outer = self.parent(node)
       if isinstance(outer, ast.Try) and node not in outer.finalbody and (
@@ -182,64 +197,60 @@ class Program:
     return False
 
   def made_by(self, node: Optional[ast.AST]) -> Optional[str]:
-    """Returns the canonical name of the function or class whose call made an expression's value."""
+    """Returns the canonical name of the function or class that made an expression's value."""
     call = self.call_of(node)
     return call and self.name_of(call.func)
 
   def call_of(self, node: Optional[ast.AST]) -> Optional[ast.Call]:
     """Returns the call that an expression is, or that its name is bound to; None if unknown.
 
-    A name that is None before is taken for what it is bound to then.
+    Another binding of the name to None does not count.
     """
-    for _ in range(9):  # x = y = z(): as many names as anybody writes
+    for _ in range(9):  # x = z(); y = x: no program has a longer chain of names
       if isinstance(node, ast.Call):
         return node
       bound = self._scopes.bindings(node) if node is not None else []
-      bound = [each for each in bound if not scopes.is_none(each.value)]
+      bound = [binding for binding in bound if not scopes.is_none(binding.value)]
       if len(bound) != 1 or bound[0].value is None:
         return None
       node = bound[0].value
     return None
 
   def method_calls(self, makers, *methods: str) -> Iterator[ast.Call]:
-    """Yields calls `x.method(...)` where a call of one of the makers made x.
+    """Yields the calls `x.method(...)` for an x that a call of a maker made.
 
-    Args:
-      makers: one canonical name, or several.
-      *methods: the names of the methods; none stands for all of them.
+    `makers` is a canonical name, or several.
     """
     makers = (makers,) if isinstance(makers, str) else makers
-    for node in self.nodes:
-      if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-          and (not methods or node.func.attr in methods)
-          and self.made_by(node.func.value) in makers):
-        yield node
+    for call in self.attribute_calls(*methods):
+      if self.made_by(call.func.value) in makers:
+        yield call
 
   # Values.
 
   @staticmethod
   def argument(call: ast.Call, name: str, position: Optional[int] = None) -> Optional[ast.AST]:
-    """Returns the argument of a call, by keyword or position (from 0); None if it is not there."""
+    """Returns the argument of a call, by keyword or position (from 0); None without it."""
     for keyword in call.keywords:
       if keyword.arg == name:
         return keyword.value
     before = call.args[:(position or 0) + 1]
     if position is None or len(before) <= position or any(
-        isinstance(each, ast.Starred) for each in before):
+        isinstance(argument, ast.Starred) for argument in before):
       return None
     return before[position]
 
   @staticmethod
   def may_have_more(call: ast.Call) -> bool:
     """Whether a call has `*args` or `**kwargs`, which may hold any argument."""
-    return (any(isinstance(each, ast.Starred) for each in call.args)
+    return (any(isinstance(argument, ast.Starred) for argument in call.args)
             or any(keyword.arg is None for keyword in call.keywords))
 
   def value_of(self, node: Optional[ast.AST], flags: bool = False):
-    """Returns the constant that an expression is, else UNKNOWN.
+    """Returns the value of a constant expression, else UNKNOWN.
 
     Args:
-      node: the expression. It may be a name that is bound once.
+      node: the expression, which may be a name that is bound once.
       flags: whether `FLAGS.name` has the flag's default.
     """
     for _ in range(9):
@@ -260,20 +271,15 @@ class Program:
     return UNKNOWN
 
   def _flag_default(self, node) -> Optional[ast.AST]:
-    """Returns the default of a flag for `FLAGS.name`."""
-    if not isinstance(node, ast.Attribute) or not self._is_flags(node.value):
+    if not isinstance(node, ast.Attribute) or self.name_of(node.value) not in [
+        module + "FLAGS" for module in _FLAG_MODULES]:
       return None
-    for name, calls in self._calls.items():
-      if name and name.startswith(_FLAG_MODULES) and ".DEFINE_" in name:
-        for call in calls:
-          if self.value_of(self.argument(call, "name", 0)) == node.attr:
-            return self.argument(call, "default", 1) or self.argument(call, "default_value", 1)
+    for call in self.calls_below(*[module + "DEFINE_" for module in _FLAG_MODULES]):
+      if self.value_of(self.argument(call, "name", 0)) == node.attr:
+        return self.argument(call, "default", 1) or self.argument(call, "default_value", 1)
     return None
 
-  def _is_flags(self, node) -> bool:
-    return self.name_of(node) in [module + "FLAGS" for module in _FLAG_MODULES]
-
-  # How names are resolved.
+  # The resolution of names.
 
   def _name(self, node) -> Optional[names.Name]:
     if node not in self._names:
@@ -282,7 +288,7 @@ class Program:
     return self._names[node]
 
   def _full(self, node) -> Optional[str]:
-    """Returns the name of an expression from the import on: "tensorflow.train.Server"."""
+    """Returns the full name of an expression, with its import: "tensorflow.train.Server"."""
     bound = self._scopes.bindings(node) if node is not None else []
     if bound:
       return self._full_of_bound(bound)
@@ -292,32 +298,32 @@ class Program:
     return None
 
   def _full_of_bound(self, bound: List[scopes.Binding]) -> Optional[str]:
-    """Returns the full name that the bindings of a name agree in; "" while it is looked for."""
+    """Returns the full name of all bindings of a name; "" during the search for it."""
     if id(bound) not in self._full_names:
-      imported = [each.imported for each in bound if each.imported]
-      # In `tf = tf.compat.v1` the right side is what was imported.
+      imported = [binding.imported for binding in bound if binding.imported]
+      # In `tf = tf.compat.v1` the name on the right is the imported name.
       self._full_names[id(bound)] = imported and _agreed(imported) or ""
-      found = imported
-      for each in bound:
-        full = each.imported or (self._full(each.value) if isinstance(
-          each.value, (ast.Name, ast.Attribute)) else None)
-        found = None if full is None else found + [full]
-        if found is None:
+      fulls = imported
+      for binding in bound:
+        full = binding.imported or (self._full(binding.value) if isinstance(
+          binding.value, (ast.Name, ast.Attribute)) else None)
+        fulls = None if full is None else fulls + [full]
+        if fulls is None:
           break
-      self._full_names[id(bound)] = found and _agreed([full for full in found if full])
+      self._full_names[id(bound)] = fulls and _agreed([full for full in fulls if full])
     return self._full_names[id(bound)]
 
   def _origin(self, node, seen) -> str:
     if isinstance(node, (ast.Import, ast.ImportFrom)):
       return names.canonical((_imported(node) + [""])[0]).origin
-    found = self._name(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
-    if found is not None:
-      return found.origin
+    name = self._name(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    if name is not None:
+      return name.origin
     if node is None or node in seen:
       return ""
     seen.add(node)
-    for each in self._scopes.bindings(node):
-      origin = self._origin(each.value, seen)
+    for binding in self._scopes.bindings(node):
+      origin = self._origin(binding.value, seen)
       if origin:
         return origin
     inner = getattr(node, "func", None) or getattr(node, "value", None)
@@ -325,16 +331,16 @@ class Program:
 
 
 def _agreed(fulls: List[str]) -> Optional[str]:
-  """Returns the full name that all bindings of a name mean; None if they differ.
+  """Returns the full name of all bindings of a name; None if they differ.
 
-  Where one of them is `tensorflow` and another one `tensorflow.compat.v1`, it is the latter.
+  If a binding is `tensorflow` and another is `tensorflow.compat.v1`, the latter counts.
   """
   if not fulls:
     return None
-  found = [names.canonical(full) for full in fulls]
-  if len({each.name for each in found}) > 1:
+  meant = [names.canonical(full) for full in fulls]
+  if len({name.name for name in meant}) > 1:
     return None
-  return next((full for full, each in zip(fulls, found) if each.origin != "tensorflow"), fulls[-1])
+  return next((full for full, name in zip(fulls, meant) if name.origin != "tensorflow"), fulls[-1])
 
 
 def _imported(node: ast.AST) -> List[str]:

@@ -1,4 +1,4 @@
-"""Rules of queues and accumulators: whose they are, what waits, and what is lost."""
+"""Rules of queues and accumulators: who shares them, what waits, and what is lost."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _shared(program, call):
 
 
 def _scopes_of(program, calls):
-  """Yields queues with the scopes that name their job."""
+  """Yields the calls with the scopes that name their job."""
   ways_of = device_scopes.Ways(program)
   for call in calls:
     yield call, [way.job_scope() for way in ways_of.to(call)]
 
 
 def _not_shared(program):
-  """Queues with a shared name that each worker has for itself."""
+  """Yields queues with a shared name that each worker has for itself."""
   if not jobs.task_servers(program):
     return
   named = [call for call in program.calls(*_QUEUES) if _shared(program, call) is not None]
@@ -41,8 +41,8 @@ def _not_shared(program):
 
 
 def _private(program):
-  """Queues on a ps, of a program with several clients, that have no shared name."""
-  if not jobs.task_servers(program) or not any(True for _ in program.calls(jobs.SETTER)):
+  """Yields queues on a ps without a shared name, in a program with several clients."""
+  if not jobs.task_servers(program) or not program.calls(jobs.SETTER):
     return
   unnamed = [call for call in program.calls(*_QUEUES)
              if _shared(program, call) is None and not program.may_have_more(call)]
@@ -53,7 +53,7 @@ def _private(program):
 
 
 def _endless_waits(program):
-  """Elements that are taken from a shared queue, in programs without any limit."""
+  """Yields calls that take elements from a shared queue, in programs without any limit."""
   if jobs.has_stock_server(program) and not texts.mentions(program, *_LIMITS):
     for call in _takes(program, _QUEUES):
       if _shared(program, _queue_of(program, call)) is not None:
@@ -61,11 +61,10 @@ def _endless_waits(program):
 
 
 def _leaves_at_once(program):
-  """Queues by which a ps learns of the end, in programs whose ps does not stay after it."""
+  """Yields calls by which a ps waits for the end, in programs whose ps does not stay after it."""
   if not jobs.has_stock_server(program) or any(
       True for _ in program.method_calls("tf.train.Server", "join")):
     return
-  ends = jobs.FUNCTIONS + (ast.Module,)
   ways_of = device_scopes.Ways(program)
   for call in _takes(program, _QUEUES, "dequeue"):
     queue = _queue_of(program, call)
@@ -73,53 +72,26 @@ def _leaves_at_once(program):
     if _shared(program, queue) is None or not any(
         scope and "/job:ps" in scope.text for scope in scopes):
       continue
-    function = program.enclosing(call, ends)
+    function = jobs.function_of(program, call)
     stays = any(program.name_of(node) == "time.sleep" for node in ast.walk(function)
                 if isinstance(node, (ast.Name, ast.Attribute)))
-    if not stays and _is_on_ps(program, call, function):
+    if not stays and jobs.is_on_ps(program, call, function):
       yield call
 
 
-def _is_on_ps(program, call, function):
-  """Whether only a ps comes to a call."""
-  jobs_of = [program.value_of(program.argument(server, "job_name", 1))
-             for server in jobs.task_servers(program)]
-  if jobs_of == ["ps"]:
-    return True
-  places = [call] + [node for node in program.nodes if isinstance(node, ast.Call)
-                     and getattr(node.func, "id", "") == getattr(function, "name", None)]
-  return any(_asks_for_ps(program, place) for place in places)
-
-
-def _asks_for_ps(program, node):
-  """Whether a node stands in the body of an `if` that compares something with "ps"."""
-  parent = program.parent(node)
-  while parent is not None:
-    if isinstance(parent, ast.If) and node in parent.body and isinstance(parent.test, ast.Compare):
-      if isinstance(parent.test.ops[0], ast.Eq) and "ps" in [
-          program.value_of(each) for each in [parent.test.left, *parent.test.comparators]]:
-        return True
-    node, parent = parent, program.parent(parent)
-  return False
-
-
 def _takes(program, queues, *methods):
-  """Yields calls on queues."""
-  methods = methods or _TAKE
-  for node in program.nodes:
-    if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        and node.func.attr in methods):
-      queue = _queue_of(program, node)
-      if queue is not None and program.name_of(queue.func) in queues:
-        yield node
+  for call in program.attribute_calls(*(methods or _TAKE)):
+    queue = _queue_of(program, call)
+    if queue is not None and program.name_of(queue.func) in queues:
+      yield call
 
 
 def _queue_of(program, call):
   """Returns the call that made the object of a method; a function of the program may return it."""
-  made = program.call_of(call.func.value)
-  if made is None or program.name_of(made.func) is not None:
-    return made
-  for bound in program.bindings(made.func):
+  maker = program.call_of(call.func.value)
+  if maker is None or program.name_of(maker.func) is not None:
+    return maker
+  for bound in program.bindings(maker.func):
     if isinstance(bound.statement, jobs.FUNCTIONS):
       returns = [node.value for node in ast.walk(bound.statement) if isinstance(node, ast.Return)]
       return program.call_of(returns[0]) if len(returns) == 1 else None
@@ -127,18 +99,18 @@ def _queue_of(program, call):
 
 
 def _lost_elements(program):
-  """Takes and puts of several elements, and takes of one, in runs with a time limit."""
+  """Yields calls that take elements, or put several, in runs with a time limit."""
   if not texts.mentions(program, *_LIMITS):
     return
   yield from _limited(program, _takes(program, _LOSING, *_TAKE, "enqueue_many"))
 
 
 def _limited(program, calls):
-  """Yields those operations of several that run with a time limit."""
-  fetches = [_made_of(program, each) for each in _limited_fetches(program)]
+  """Yields the operations among `calls` that run with a time limit."""
+  fetches = [_made_of(program, fetched) for fetched in _limited_fetches(program)]
   is_always = _has_limited_session(program)
   for call in calls:
-    if is_always or any(call in each for each in fetches):
+    if is_always or any(call in nodes for nodes in fetches):
       yield call
 
 
@@ -153,25 +125,24 @@ def _has_limited_session(program):
 
 def _limited_fetches(program):
   """Yields the fetches of runs that have a time limit of their own."""
-  for call in program.nodes:
-    if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "run" and call.args:
-      options = program.call_of(program.argument(call, "options", 2))
-      if options is not None and program.argument(options, _LIMITS[1], 1) is not None:
-        yield call.args[0]
+  for call in program.attribute_calls("run"):
+    options = program.call_of(program.argument(call, "options", 2))
+    if call.args and options is not None and program.argument(options, _LIMITS[1], 1) is not None:
+      yield call.args[0]
 
 
 def _made_of(program, fetches):
   """Returns the nodes of an expression, and of the expressions that its names are bound to."""
-  found = set(ast.walk(fetches))
-  for node in list(found):
+  nodes = set(ast.walk(fetches))
+  for node in list(nodes):
     for bound in program.bindings(node):
       if bound.value is not None:
-        found |= set(ast.walk(bound.value))
-  return found
+        nodes |= set(ast.walk(bound.value))
+  return nodes
 
 
 def _up_to(program):
-  """`dequeue_up_to` in programs that close no queue."""
+  """Yields `dequeue_up_to` in programs that close no queue."""
   if not texts.mentions(program, "close", "string_input_producer", "QueueRunner"):
     yield from program.method_calls(_QUEUES, "dequeue_up_to")
 
@@ -179,7 +150,7 @@ def _up_to(program):
 def _capacities(program):
   for call in program.calls(*_QUEUES):
     capacity = program.value_of(program.argument(call, "capacity", 0), flags=True)
-    if isinstance(capacity, int) and capacity == 0:  # a negative one is no limit
+    if isinstance(capacity, int) and capacity == 0:  # below 0 a queue has no limit
       yield call, "TensorFlow accepts the capacity 0, and nothing can be put in"
   for name, position, of_capacity in (("tf.RandomShuffleQueue", 1, 0),
                                       ("tf.train.shuffle_batch", 3, 2),
@@ -190,20 +161,6 @@ def _capacities(program):
       if isinstance(capacity, int) and isinstance(kept, int) and kept >= capacity >= 0:
         yield call, "min_after_dequeue is %d and the capacity %d: it fails at the first run" % (
           kept, capacity)
-
-
-def _late_gradients(program):
-  for call in program.method_calls(_ACCUMULATORS, "apply_grad", "apply_indexed_slices_grad"):
-    yield call
-
-
-def _takes_of_all(program):
-  for call in program.method_calls(_ACCUMULATORS, "take_grad", "take_indexed_slices_grad"):
-    yield call
-
-
-def _sparse_means(program):
-  yield from program.calls("tf.SparseConditionalAccumulator")
 
 
 def _ghosts(program):
@@ -223,11 +180,11 @@ RULES = (
   Rule("dequeue-without-limit", TRAP,
        "If a task has died, this waits forever for its element",
        "Use DoneQueues of tf1ps, or `get` of its queues, with a timeout.",
-       "docs/barriers.md#done-queues", True, _endless_waits),
+       "docs/queues.md#done-queues", True, _endless_waits),
   Rule("ps-leaves-at-once", TRAP,
        "A ps that leaves at the last token makes the last worker's enqueue fail, or its close hang",
        "Use DoneQueues of tf1ps, or let the ps stay for two seconds.",
-       "docs/barriers.md#done-queues", True, _leaves_at_once),
+       "docs/queues.md#done-queues", True, _leaves_at_once),
   Rule("timeout-loses-elements", TRAP,
        "When its time limit ends, this loses the elements that it has already taken",
        "Use `get` and `put` of the queues of tf1ps.",
@@ -235,7 +192,7 @@ RULES = (
   Rule("dequeue-up-to-waits", TRAP,
        "On an open queue dequeue_up_to waits for all elements, as dequeue_many does",
        "Close the queue when no more elements come.",
-       "docs/queues.md#closing-and-reopening", False, _up_to),
+       "docs/queues.md#closing-reopening-resets", False, _up_to),
   Rule("queue-capacity", TRAP,
        "With this capacity, an enqueue or a dequeue never completes",
        "Give it a capacity above min_after_dequeue.",
@@ -243,15 +200,18 @@ RULES = (
   Rule("accumulator-drops-gradients", TRAP,
        "An accumulator drops a gradient with an older local_step in silence",
        "Use SyncReplicasOptimizer of tf1ps, or compare the steps before.",
-       "docs/barriers.md#accumulators", False, _late_gradients),
+       "docs/queues.md#accumulators", False, lambda program: program.method_calls(
+         _ACCUMULATORS, "apply_grad", "apply_indexed_slices_grad")),
   Rule("take-grad-averages-all", TRAP,
        "take_grad(n) waits for n gradients without a limit, and averages all that have arrived",
-       "Use SyncReplicasOptimizer of tf1ps, or the builders of its accumulators.",
-       "docs/barriers.md#accumulators", False, _takes_of_all),
+       "Use SyncReplicasOptimizer of tf1ps, or take n gradients from a queue of tf1ps.",
+       "docs/queues.md#accumulators", False, lambda program: program.method_calls(
+         _ACCUMULATORS, "take_grad", "take_indexed_slices_grad")),
   Rule("sparse-accumulator-mean", TRAP,
        "This divides each row by the number of its own gradients, not of all gradients",
        "Use SyncReplicasOptimizer of tf1ps for the mean over all replicas.",
-       "docs/synchronous.md#how-it-works", False, _sparse_means),
+       "docs/replication.md#how-it-works", False,
+       lambda program: program.calls("tf.SparseConditionalAccumulator")),
   Rule("staging-area-ghost", TRAP,
        "After a timeout, a get of this StagingArea stays on the server and takes the next put",
        "Set no time limit in the runs that use it.",

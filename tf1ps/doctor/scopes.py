@@ -1,7 +1,7 @@
-"""Which values the names of a program have, by scope; nothing is run.
+"""The values of a program's names, by scope, without running it.
 
-A name may be bound several times, such as in both arms of a `try`. Its value is known only where
-all of its bindings agree.
+A name may be bound several times, such as in both arms of a `try`. Its value is known only if all
+of its bindings agree.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _SCOPES = (ast.Module, ast.ClassDef) + _FUNCTIONS
 
 
 class Binding(NamedTuple):
-  """One binding of a name: by an import, by an expression, or by something else."""
+  """A binding of a name: by an import, by an expression, or by something else."""
 
   imported: Optional[str] = None  # the full name: "tensorflow.compat.v1"
-  value: Optional[ast.AST] = None  # the expression; that of a `with` for its `as`
-  statement: Optional[ast.AST] = None  # where it is bound
+  value: Optional[ast.AST] = None  # the expression; for an `as` that of its `with`
+  statement: Optional[ast.AST] = None  # that binds the name
 
 
 class Scopes:
@@ -27,9 +27,9 @@ class Scopes:
   def __init__(self, tree: ast.Module):
     self.parents: Dict[ast.AST, ast.AST] = {}
     self.nodes: List[ast.AST] = [tree]
-    for node in self.nodes:  # it grows: in the order of the levels
+    for node in self.nodes:  # the list grows, level by level
       for child in ast.iter_child_nodes(node):
-        # Python shares the nodes of contexts and operators: they have no one place.
+        # Python shares the nodes of contexts and operators, so they have no parent of their own.
         if not isinstance(child, (ast.expr_context, ast.operator, ast.cmpop)):
           self.parents[child] = node
           self.nodes.append(child)
@@ -52,16 +52,16 @@ class Scopes:
     return node
 
   def bindings(self, node: ast.AST) -> List[Binding]:
-    """Returns the bindings of a name or of `self.name`, as seen from where it stands."""
+    """Returns the bindings of a name or of `self.name` that its scope sees."""
     name = dotted(node)
     if name is None:
       return []
     own = scope = self.scope_of(node)
     while scope is not None:
-      found = self._bindings.get((scope, name), [])
+      bindings = self._bindings.get((scope, name), [])
       # A method does not see the names of its class, only those of `self`.
-      if found and (not isinstance(scope, ast.ClassDef) or scope is own or "." in name):
-        return found
+      if bindings and (not isinstance(scope, ast.ClassDef) or scope is own or "." in name):
+        return bindings
       scope = self.scope_of(scope)
     return []
 
@@ -74,7 +74,6 @@ class Scopes:
     self._bindings.setdefault((scope, name), []).append(binding)
 
   def _bind_all(self, node: ast.AST) -> None:
-    """Binds the names that a node binds."""
     if isinstance(node, ast.Import):
       for alias in node.names:
         name = alias.asname or alias.name.split(".")[0]
@@ -94,9 +93,8 @@ class Scopes:
     elif isinstance(node, (ast.AugAssign, ast.For, ast.AsyncFor, ast.comprehension)):
       self._bind_target(node.target, None, node)
     elif isinstance(node, ast.arg):
-      # The arguments of a function stand in its scope.
-      self._bindings.setdefault((self.scope_of(node), node.arg), []).append(
-        Binding(statement=node))
+      # The arguments of a function belong to its scope.
+      self._bindings.setdefault((self.scope_of(node), node.arg), []).append(Binding(statement=node))
     elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
       self._bind(node, node.name, Binding(statement=node))
     elif isinstance(node, ast.ExceptHandler) and node.name:
@@ -107,8 +105,8 @@ class Scopes:
       values = getattr(value, "elts", [])
       if len(values) != len(target.elts):
         values = [None] * len(target.elts)
-      for each, its_value in zip(target.elts, values):
-        self._bind_target(each, its_value, statement)
+      for element, element_value in zip(target.elts, values):
+        self._bind_target(element, element_value, statement)
       return
     name = dotted(target)
     if name is not None:
@@ -117,7 +115,7 @@ class Scopes:
 
 def is_none(node: Optional[ast.AST]) -> bool:
   """Whether an expression is the constant None."""
-  # Python 3.7 has a node of its own for it.
+  # Python 3.7 has a type of its own for this constant.
   return type(node).__name__ in ("Constant", "NameConstant") and node.value is None
 
 

@@ -1,4 +1,4 @@
-"""Rules of sessions on servers: how they start, recover and are used."""
+"""Rules of sessions on servers: their start, recovery and use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from tf1ps.doctor.program import UNKNOWN
 
 _RECOVERY = 30  # seconds: the default of recovery_wait_secs
 _INITIALISERS = ("tf.global_variables_initializer", "tf.initialize_all_variables")
+_SECOND_RUN = ("If a run before it in the loop reaches the last step, this second run raises "
+               "RuntimeError")
 _NEW_FOLDERS = ("tempfile.mkdtemp", "tempfile.TemporaryDirectory")
 
 
 def _openings(program):
-  """Sessions on a server of TensorFlow, in a program that is one task of several."""
+  """Returns the sessions on a server of TensorFlow, in a program of several tasks."""
   is_task = jobs.has_stock_server(program) and jobs.names_ps(program)
   return list(jobs.sessions(program)) if is_task else []
 
@@ -29,7 +31,7 @@ def _without_limits(program):
 
 
 def _long_sleeps(program):
-  """Workers that look for the chief's initialisation twice per minute."""
+  """Yields sessions of workers that look for the chief's initialisation twice per minute."""
   has_chief = texts.mentions(program, "is_chief")
   for opening in _openings(program):
     if program.name_of(opening.call.func) == jobs.TRAINING_SESSION and has_chief:
@@ -43,7 +45,7 @@ def _long_sleeps(program):
 
 
 def _short_waits(program):
-  """Limits below the time that a worker sleeps: they fail at once."""
+  """Yields calls with limits below the time that a worker sleeps, which fail at once."""
   calls = [(call, "max_wait_secs", 12) for call in program.calls(jobs.TRAINING_SESSION)]
   calls += [(call, "max_wait_secs", 3) for call in program.method_calls(
     jobs.SUPERVISOR, "prepare_or_wait_for_session")]
@@ -54,12 +56,12 @@ def _short_waits(program):
 
 
 def _recovery(program, call):
-  made = None
+  maker = None
   if isinstance(call.func, ast.Attribute):
-    made = program.call_of(call.func.value)
-  if made is None or program.name_of(made.func) != jobs.SUPERVISOR:
+    maker = program.call_of(call.func.value)
+  if maker is None or program.name_of(maker.func) != jobs.SUPERVISOR:
     return _RECOVERY
-  node = program.argument(made, "recovery_wait_secs", 13)
+  node = program.argument(maker, "recovery_wait_secs", 13)
   value = program.value_of(node, flags=True)
   return _RECOVERY if node is None else 0 if value is UNKNOWN else value
 
@@ -77,7 +79,7 @@ def _chief_restarts(program):
 
 
 def _all_are_chiefs(program):
-  """Sessions that every worker of between-graph replication opens as the chief."""
+  """Yields sessions that every worker of between-graph replication opens as the chief."""
   if not _openings(program) or not any(
       "*" in (texts.text_of(program, program.argument(call, "worker_device", 2)) or "")
       for call in program.calls(jobs.SETTER)):
@@ -94,11 +96,11 @@ def _all_are_chiefs(program):
 
 def _initialises(program, call):
   fetches = call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else call.args[:1]
-  return any(program.made_by(each) in _INITIALISERS for each in fetches)
+  return any(program.made_by(fetch) in _INITIALISERS for fetch in fetches)
 
 
 def _operation_timeouts(program):
-  """Time limits for all operations of sessions that train."""
+  """Yields configs with a time limit for all operations of sessions that train."""
   for opening in jobs.sessions(program):
     config = program.call_of(opening.config)
     if opening.is_training and config is not None:
@@ -107,7 +109,7 @@ def _operation_timeouts(program):
 
 
 def _threads(program):
-  """Sessions that a thread's function opens on the graph of another thread."""
+  """Yields sessions that a thread's function opens on the graph of another thread."""
   for call in program.calls("threading.Thread"):
     target = program.argument(call, "target", 1)
     for bound in program.bindings(target) if target is not None else []:
@@ -133,28 +135,26 @@ def _sessions_without_graph(program, function):
 
 
 def _savers(program):
-  """`saver.save(session, ...)` with a monitored session."""
-  for call in program.nodes:
-    if (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-        and call.func.attr == "save" and call.args
-        and program.made_by(call.func.value) == "tf.train.Saver"
-        and program.made_by(call.args[0]) in (jobs.TRAINING_SESSION, "tf.train.MonitoredSession")):
+  """Yields `saver.save(session, ...)` with a monitored session."""
+  for call in program.method_calls("tf.train.Saver", "save"):
+    if call.args and program.made_by(call.args[0]) in (
+        jobs.TRAINING_SESSION, "tf.train.MonitoredSession"):
       yield call
 
 
 def _step_functions(program):
-  """Functions for `run_step_fn` that name their argument otherwise than it asks for."""
+  """Yields calls of `run_step_fn` whose function has no argument step_context."""
   for call in program.method_calls(jobs.TRAINING_SESSION, "run_step_fn"):
     function = call.args[0] if call.args else None
     for bound in program.bindings(function) if function is not None else []:
       function = bound.statement if isinstance(bound.statement, jobs.FUNCTIONS) else bound.value
     if isinstance(function, jobs.FUNCTIONS + (ast.Lambda,)):
-      if "step_context" not in [each.arg for each in function.args.args]:
+      if "step_context" not in [argument.arg for argument in function.args.args]:
         yield call
 
 
 def _no_global_step(program):
-  """Sessions that shall save, in a program that builds its updates without a global step."""
+  """Yields sessions that save, in a program that builds its updates without a global step."""
   if program.mentions("global_step") or not texts.mentions(program, "minimize", "apply_gradients"):
     return
   for call in program.calls(jobs.TRAINING_SESSION):
@@ -167,27 +167,46 @@ def _both_periods(program):
   for call in program.calls(jobs.TRAINING_SESSION):
     given = [program.argument(call, "save_checkpoint_secs", 6),
              program.argument(call, "save_checkpoint_steps", 13)]
-    if all(isinstance(program.value_of(each), (int, float)) for each in given):
+    if all(isinstance(program.value_of(period), (int, float)) for period in given):
       yield call
 
 
-def _after_the_loop(program):
-  """Runs that stand behind the loop, inside of the block of a monitored session."""
-  for call in program.calls(jobs.TRAINING_SESSION):
-    item = program.parent(call)
-    name = getattr(getattr(item, "optional_vars", None), "id", None)
-    if not isinstance(item, ast.withitem) or name is None:
+def _after_should_stop(program):
+  """Yields runs of a monitored session behind its loop, and second runs within."""
+  for loop in program.nodes:
+    if not isinstance(loop, ast.While) or "should_stop" not in texts.words_of(loop.test):
       continue
-    body = program.parent(item).body
-    loops = [index for index, node in enumerate(body)
-             if isinstance(node, ast.While) and "should_stop" in texts.words_of(node.test)]
-    if not loops or any(isinstance(each, ast.Break) for each in ast.walk(body[loops[-1]])):
+    session = _asked_session(program, loop.test)
+    if session is None:
       continue
-    for node in body[loops[-1] + 1:]:
-      for each in ast.walk(node):
-        if (isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)
-            and each.func.attr == "run" and getattr(each.func.value, "id", "") == name):
-          yield each
+    runs = [node for node in ast.walk(jobs.function_of(program, loop)) if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute) and node.func.attr == "run"
+            and getattr(node.func.value, "id", "") == session]
+    inside = {node for statement in loop.body for node in ast.walk(statement)}
+    if not any(isinstance(node, ast.Break) for node in inside):
+      yield from (run for run in runs if run not in inside and run.lineno > loop.lineno)
+    if program.calls("tf.train.StopAtStepHook"):
+      yield from ((run, _SECOND_RUN) for run in _second_runs(program, loop, runs))
+
+
+def _asked_session(program, test):
+  """Returns the name of the monitored session whose should_stop a loop calls, or None."""
+  for node in ast.walk(test):
+    if isinstance(node, ast.Attribute) and node.attr == "should_stop":
+      if program.made_by(node.value) == jobs.TRAINING_SESSION:
+        return getattr(node.value, "id", None)
+  return None
+
+
+def _second_runs(program, loop, runs):
+  """Yields runs of a loop's body after another run, without a call of `should_stop` between."""
+  first = None
+  for statement in loop.body:
+    inside = set(ast.walk(statement))
+    own = [run for run in runs if run in inside]
+    if first is not None and "should_stop" not in texts.words_of(statement):
+      yield from own
+    first = first or (own[0] if own else None)
 
 
 def _new_folders(program):
@@ -201,23 +220,23 @@ def _new_folders(program):
 
 
 def _error_texts(program):
-  """Comparisons of how the text of TensorFlow's error begins."""
+  """Yields comparisons with the beginning of the text of TensorFlow's error."""
   for handler in program.nodes:
     if not isinstance(handler, ast.ExceptHandler) or not handler.name or handler.type is None:
       continue
-    if not any((program.name_of(each) or "").startswith("tf.errors.")
-               for each in ast.walk(handler.type)):
+    if not any((program.name_of(inner) or "").startswith("tf.errors.")
+               for inner in ast.walk(handler.type)):
       continue
-    for each in ast.walk(handler):
-      if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-        if each.func.attr == "startswith" and handler.name in texts.words_of(
-            each.func.value).split():
-          yield each
-      elif isinstance(each, ast.Compare) and isinstance(each.ops[0], (ast.Eq, ast.NotEq)):
-        left = each.left
+    for inner in ast.walk(handler):
+      if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+        if inner.func.attr == "startswith" and handler.name in texts.words_of(
+            inner.func.value).split():
+          yield inner
+      elif isinstance(inner, ast.Compare) and isinstance(inner.ops[0], (ast.Eq, ast.NotEq)):
+        left = inner.left
         if isinstance(left, ast.Attribute) and left.attr == "message" and getattr(
             left.value, "id", "") == handler.name:
-          yield each
+          yield inner
 
 
 RULES = (
@@ -234,7 +253,7 @@ RULES = (
        "Pass 30 or more, or pass recovery_wait_secs=1 to a Supervisor.",
        "docs/cluster.md#waiting-with-a-limit", True, _short_waits),
   Rule("every-worker-is-chief", TRAP,
-       "Without is_chief every worker is the chief: each one initialises the variables and saves",
+       "Without is_chief every worker is the chief, initialises the variables and saves",
        "Give it is_chief=(task_index == 0).",
        "docs/drop_in.md", True, _all_are_chiefs),
   Rule("chief-restart-goes-back", TRAP,
@@ -249,7 +268,7 @@ RULES = (
   Rule("session-in-thread", TRAP,
        "Each thread has its own default graph: this session has an empty graph",
        "Pass graph= to the session.",
-       "docs/in_graph.md#asynchronous-a-thread-for-each-replica", False, _threads),
+       "docs/replication.md#in-graph-by-hand", False, _threads),
   Rule("saver-takes-no-monitored-session", TRAP,
        "A Saver cannot use a monitored session: TypeError",
        "Let the session save, or save in `run_step_fn`.",
@@ -259,20 +278,20 @@ RULES = (
        "Rename its argument to step_context.",
        "docs/drop_in.md", False, _step_functions),
   Rule("session-without-global-step", TRAP,
-       "A session that saves checkpoints needs a global step, and nothing here makes one",
+       "A session that saves checkpoints needs a global step, and this program makes none",
        "Give the update global_step=tf.train.get_or_create_global_step().",
        "docs/drop_in.md#what-differs-from-stock", False, _no_global_step),
   Rule("checkpoint-secs-and-steps", TRAP,
        "save_checkpoint_secs together with save_checkpoint_steps raises ValueError",
-       "Pass only one of them.",
+       "Leave one of them out.",
        "docs/drop_in.md", False, _both_periods),
   Rule("run-after-should-stop", TRAP,
        "The session has ended after the loop: this run raises RuntimeError or never happens",
-       "Run it in a hook's `end`, such as tf.train.FinalOpsHook.",
-       "docs/run.md#the-end", False, _after_the_loop),
+       "Fetch all in one run, or run it in a hook's `end`, such as tf.train.FinalOpsHook.",
+       "docs/run.md#the-end", False, _after_should_stop),
   Rule("checkpoints-in-new-folder", TRAP,
        "Each start makes a new folder, so a restarted task finds no checkpoint",
-       "Take the folder from a flag, the same one for all tasks.",
+       "Take the folder from a flag, the same for all tasks.",
        "docs/programs.md#checkpoints", False, _new_folders),
   Rule("error-text-begins", TRAP,
        "On TensorFlow 2, error messages begin with \"Graph execution error\"",

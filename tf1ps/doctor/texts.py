@@ -1,4 +1,4 @@
-"""What the texts and the environment of a program say, as far as its source tells."""
+"""The texts and the environment of a program, as far as its source shows them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _words = weakref.WeakKeyDictionary()  # {program: its names, attributes and keyw
 
 
 def text_of(program, node: Optional[ast.AST], depth: int = 5) -> Optional[str]:
-  """Returns the text that an expression makes, with `*` for its unknown parts; None if unknown.
+  """Returns the text of an expression, with `*` for its unknown parts; None if all is unknown.
 
   `"/job:worker/task:%d" % index` is `/job:worker/task:*`.
   """
@@ -30,8 +30,7 @@ def text_of(program, node: Optional[ast.AST], depth: int = 5) -> Optional[str]:
       and node.func.attr == "format"):
     form = text_of(program, node.func.value, depth - 1)
     return form and re.sub(r"{[^}]*}", "*", form)
-  bound = program.bindings(node)
-  return text_of(program, bound[0].value, depth - 1) if len(bound) == 1 else None
+  return text_of(program, program.single_value(node), depth - 1)
 
 
 def _of_operator(program, node, depth):
@@ -48,7 +47,7 @@ class Setting(NamedTuple):
   """A variable of the environment that a program sets."""
 
   name: str
-  value: object  # UNKNOWN if only running the program tells
+  value: object  # UNKNOWN if it is known only when the program runs
   node: ast.AST
 
 
@@ -67,13 +66,13 @@ def environment(program) -> Iterator[Setting]:
 
 
 def words_of(node: ast.AST) -> str:
-  """Returns all names in an expression, in one text of small letters."""
+  """Returns all names in an expression, as a text of small letters."""
   return " ".join(
-    getattr(each, "id", "") + " " + getattr(each, "attr", "") for each in ast.walk(node)).lower()
+    getattr(inner, "id", "") + " " + getattr(inner, "attr", "") for inner in ast.walk(node)).lower()
 
 
 def mentions(program, *words: str) -> bool:
-  """Whether one of these words is a name, an attribute or a keyword anywhere in a program."""
+  """Whether a program has a name, an attribute or a keyword among these words."""
   if program not in _words:
     _words[program] = {getattr(node, field, None) for node in program.nodes
                        for field in ("id", "attr", "arg")}

@@ -1,21 +1,21 @@
-"""The rule of TPUs: calls that ask for one, which tf1ps refuses."""
+"""The rule of TPUs: calls that ask for a TPU, which tf1ps refuses."""
 
 from __future__ import annotations
 
 import ast
 import re
 
+from tf1ps import compat
 from tf1ps.doctor import texts
 from tf1ps.doctor.findings import GONE, Rule
 
+_IN_TENSORFLOW = re.compile(r"^tf2?\.")
 _ESTIMATORS = ("tf.contrib.tpu.TPUEstimator", "tf.estimator.tpu.TPUEstimator")
-_CALLS = re.compile(
-  r"tf2?\.(distribute\.(experimental\.)?TPUStrategy"
-  r"|(distribute|contrib)\.cluster_resolver\.TPUClusterResolver"
-  r"|(contrib\.)?tpu\.(CrossShardOptimizer|batch_parallel|cross_replica_sum|initialize_system"
-  r"|replicate|rewrite|shard|shutdown_system)"
-  r"|tpu\.experimental\.(initialize|shutdown)_tpu_system)$")
-# As tf1ps.v1 reads it; `*` stands for an unknown part of the text.
+# The names below `tf` whose calls tf1ps.v1 refuses, and the names of TPUs that it does not have.
+_CALLS = {"%s.%s" % (space, name) for space, rooms in compat.DROP_INS.items()
+          for name in rooms.get(compat.REFUSED_TPU, ()) if space}
+_CALLS |= {name for name in compat.LOST if name.startswith("tpu.")}
+# A TPU for tf1ps.v1; `*` stands for an unknown part of the text.
 _DEVICE = re.compile(r"(?:^|[/*])(?:device:)?TPU(?:_\w+)?(?::|$)", re.IGNORECASE)
 
 
@@ -29,11 +29,11 @@ def _asks_for_tpu(program, call) -> bool:
     if use_tpu is None:
       return not program.may_have_more(call)
     return program.value_of(use_tpu, flags=True) is True
-  return bool(_CALLS.match(name))
+  return _IN_TENSORFLOW.sub("", name) in _CALLS
 
 
 def _is_optional(program, node) -> bool:
-  """Whether a program asks before it uses a TPU, or goes on without one."""
+  """Whether a program checks for a TPU before it uses it, or goes on without a TPU."""
   while node is not None:
     outer = program.parent(node)
     if isinstance(outer, (ast.If, ast.IfExp)) and node is not outer.test and (
@@ -57,6 +57,6 @@ def _calls(program):
 RULES = (
   Rule("tpu-is-refused", GONE,
        "This asks for a TPU, and tf1ps runs parameter servers on CPUs and GPUs",
-       "Use CPUs or GPUs, or TensorFlow's own TPUStrategy without tf1ps.", "docs/v1.md#tpus",
+       "Use CPUs or GPUs, or TensorFlow's own TPUStrategy without tf1ps.", "docs/legacy.md#tpus",
        False, _calls),
 )

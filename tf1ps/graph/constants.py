@@ -16,16 +16,16 @@ LARGEST_GRAPH = 2 ** 31 - 1  # bytes of a graph's definition
 
 def constant_bytes(graph: tf.Graph) -> Dict[str, int]:
   """Returns the bytes of each constant of a graph by its name; strings count with their length."""
-  found = {}
+  sizes = {}
   for op in graph.get_operations():
     if op.type != "Const":
       continue
     value = op.outputs[0]
-    if value.dtype == tf.string:
-      found[op.name] = op.node_def.ByteSize()
-    else:
-      found[op.name] = (value.shape.num_elements() or 0) * value.dtype.size
-  return found
+    size = (value.shape.num_elements() or 0) * value.dtype.size
+    if value.dtype == tf.string or size >= LARGE:  # equal elements may stand there once
+      size = op.node_def.ByteSize()
+    sizes[op.name] = size
+  return sizes
 
 
 def large_constants(graph: tf.Graph) -> Dict[str, int]:

@@ -3,7 +3,7 @@
 An operation in a branch of `tf.cond` runs only if the branch is taken. An operation that waits for
 it by a control edge does not run either if the branch is not taken. Into a loop no edge leads
 except through an `Enter` operation. So code that adds control edges has to know the branches and
-loops. They are found from the operations alone, because an imported operation has no control flow
+loops. Only the operations tell them, because an imported operation has no control flow
 context.
 """
 
@@ -38,26 +38,26 @@ class Depth(NamedTuple):
 def in_order(ops: Iterable[tf.Operation]) -> List[tf.Operation]:
   """Sorts operations so that each comes after the operations that it needs.
 
-  The order of creation is another one: the `Switch` of a value that a branch uses is created after
-  the operation in the branch. The edges back to the beginning of a loop do not count.
+  The order of creation differs: the `Switch` of a value that a branch uses is created after the
+  operation in the branch. The edges back to the beginning of a loop do not count.
   """
   left = {op.name: op for op in ops}
-  found: Dict[str, tf.Operation] = {}
+  sorted_ops: Dict[str, tf.Operation] = {}
   for op in list(left.values()):
     waiting = [op]
     while waiting:
-      one = waiting[-1]
-      if left.pop(one.name, None) is not None:
-        waiting += [other for other in predecessors_in_order(one) if other.name in left]
+      last = waiting[-1]
+      if left.pop(last.name, None) is not None:
+        waiting += [other for other in predecessors_in_order(last) if other.name in left]
       else:
-        found.setdefault(waiting.pop().name, one)
-  return list(found.values())
+        sorted_ops.setdefault(waiting.pop().name, last)
+  return list(sorted_ops.values())
 
 
 def predecessors_in_order(op: tf.Operation) -> List[tf.Operation]:
   """Returns the operations that an operation waits for, without edges back in a loop."""
   above = walk.predecessors(op)
-  return [one for one in above if one.type not in _NEXT] if op.type in _MERGES else above
+  return [before for before in above if before.type not in _NEXT] if op.type in _MERGES else above
 
 
 def depths(ops: Iterable[tf.Operation]) -> Dict[str, Depth]:
@@ -66,11 +66,12 @@ def depths(ops: Iterable[tf.Operation]) -> Dict[str, Depth]:
   `ops` are in the order of `in_order`. An operation that they need and that is not among them
   counts as outside of all branches and loops.
   """
-  found: Dict[str, Depth] = {}
+  depths_by_name: Dict[str, Depth] = {}
   for op in ops:
-    known = [found[one.name] for one in predecessors_in_order(op) if one.name in found]
-    branches = max([one.branches for one in known], default=0)
-    loops = max([one.loops for one in known], default=0)
+    known = [depths_by_name[before.name] for before in predecessors_in_order(op)
+             if before.name in depths_by_name]
+    branches = max([depth.branches for depth in known], default=0)
+    loops = max([depth.loops for depth in known], default=0)
     if op.type in _ENTERS:
       branches, loops = branches + 1, loops + 1
     elif op.type in _EXITS:
@@ -79,8 +80,8 @@ def depths(ops: Iterable[tf.Operation]) -> Dict[str, Depth]:
       branches += 0 if _begins_loop(op.inputs[0].op) else 1
     elif op.type in _MERGES:
       branches -= 0 if _begins_loop(op) else 1
-    found[op.name] = Depth(max(0, branches), max(0, loops))
-  return found
+    depths_by_name[op.name] = Depth(max(0, branches), max(0, loops))
+  return depths_by_name
 
 
 def is_control_flow(op: tf.Operation) -> bool:

@@ -1,16 +1,17 @@
 """Copies a part of a graph within the same graph.
 
 A `Subgraph` holds some tensors and operations with the operations that they need, or a list of
-operations alone. From fetches it is found by these rules:
+operations alone. From fetches, these rules give it:
 
 1. All copies share the state that outlives a run (variables, queues, iterators, tables and other
    handles), placeholders, and constants.
 2. Everything else is copied with its devices and control edges, also operations with a state, such
-   as the one that draws the batch, an assertion, or a call of Python. An operation that draws
-   random numbers from a seed draws other numbers in each copy, also in a function (functions.py).
+   as the operation that draws the batch, an assertion, or a call of Python. An operation that draws
+   random numbers from a seed draws other numbers in each copy, also in a function
+   (random_functions.py); copy 0 draws those of the original.
 3. Each copy of a loop has a frame of its own.
 
-The definition of the subgraph is built once, and each copy is one import of it. That is quick,
+The definition of the subgraph is built once, and each copy is an import of it. That is quick,
 which matters: the graph of a model of 200 variables has several thousand operations.
 """
 
@@ -20,7 +21,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.graph import functions, op_devices, walk
+from tf1ps.graph import op_devices, random_functions, walk
 
 _PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2", "PlaceholderWithDefault"])
 # Handles that live no longer than a run: each copy needs its own.
@@ -108,7 +109,7 @@ class Subgraph:
 
   @classmethod
   def of_ops(cls, ops: Sequence[tf.Operation], with_control_inputs: bool = True) -> "Subgraph":
-    """Returns the subgraph of exactly these operations, also of constants and other shared ones.
+    """Returns the subgraph of exactly these operations, also of shared constants.
 
     With control inputs, the copies wait for the operations that the originals wait for.
     """
@@ -125,8 +126,8 @@ class Subgraph:
 
     Args:
       name: the scope of the names of the copied operations.
-      number: the number of the copy. Copies of one number draw the same random values from a seed.
-      replace: a copy of a subgraph that was left out of this one. This copy uses it.
+      number: the number of the copy. Copies of the same number draw the same values from a seed.
+      replace: a copy of a subgraph that was left out of this subgraph. This copy uses it.
       inputs: replacements for tensors from outside of the subgraph, by the names of these tensors.
       waits: by the name of an original operation the further operations that its copy waits for:
         operations of this subgraph stand for their copies, tensors for their own operations.
@@ -145,7 +146,7 @@ class Subgraph:
     with tf.device(None), tf.control_dependencies(None), tf.name_scope(name) as scope:
       gates = {}
       for node in definition.node:
-        functions.renumber_seed(node, number)
+        random_functions.renumber_seed(node, number)
         _name_in_run(node, scope)
         if device is not None:
           node.device = device
@@ -181,14 +182,14 @@ class Subgraph:
         if tensor.op.name not in names:
           self._inputs[tensor.name] = tensor
       if not with_control_inputs:
-        node.input[:] = [one for one in node.input if not one.startswith("^")]
+        node.input[:] = [name for name in node.input if not name.startswith("^")]
         continue
-      for one in op.control_inputs:
-        if one.name not in names:
-          self._inputs[one.name] = one
+      for control in op.control_inputs:
+        if control.name not in names:
+          self._inputs[control.name] = control
     self._functions = None
-    if functions.calls_functions(self._definition.node):
-      self._functions = functions.RandomFunctions(graph.as_graph_def().library)
+    if random_functions.calls_functions(self._definition.node):
+      self._functions = random_functions.RandomFunctions(graph.as_graph_def().library)
 
 
 def _name_in_run(node, scope):
@@ -198,6 +199,15 @@ def _name_in_run(node, scope):
       node.attr[name].s = scope.encode("utf-8") + node.attr[name].s
 
 
+def make_gate(name: str = "gate") -> tf.Tensor:
+  """Returns an empty tensor for others to wait for; it waits for the caller's dependencies.
+
+  It is not a constant: where a loop's beginning waits for one, TensorFlow's optimizer takes it for
+  the loop's first value, and may drop the loop (tests/upstream/loop_behind_a_constant.py).
+  """
+  return tf.raw_ops.Empty(shape=[0], dtype=tf.float32, name=name)
+
+
 def _as_tensor(op: tf.Operation) -> tf.Tensor:
   """Returns a tensor of an operation: an import maps only tensors, also for control inputs."""
   if op.outputs:
@@ -205,4 +215,4 @@ def _as_tensor(op: tf.Operation) -> tf.Tensor:
   task = op_devices.task_of_op(op)  # an operation on a variable may have another device
   device = op_devices.cpu_of(task) if task else op.device
   with tf.device(device), tf.control_dependencies([op]):
-    return tf.constant(0)
+    return make_gate()

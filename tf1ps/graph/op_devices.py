@@ -2,7 +2,7 @@
 
 TensorFlow's placer completes a device in this order, and so does `OpDevices`:
 
-1. An operation on a resource runs on the device of the resource if that has one. An operation that
+1. An operation on a resource runs on the device of the resource, if any. An operation that
    is colocated with another runs there too: the switches of `tf.cond` are colocated with their
    inputs. (An operation on a reference to a variable has the variable's device from its creation.)
 2. The device of the operation itself counts.
@@ -44,7 +44,7 @@ class OpDevices:
   """The devices of operations, as far as the graph tells them."""
 
   def __init__(self, default: str):
-    """Creates the table; `default` is the device of operations without one."""
+    """Creates the table; `default` is the device of operations that have none."""
     self._default = tf.DeviceSpec.from_string(LOCAL_CPU).make_merged_spec(
       tf.DeviceSpec.from_string(default))
     self._complete: Dict[str, str] = {}  # by the device that an operation names

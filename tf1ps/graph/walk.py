@@ -31,7 +31,7 @@ def needed_ops(roots: Iterable[tf.Operation], fed: Iterable[tf.Tensor] = (),
   """
   fed = {tensor.name for tensor in fed}
   waiting = [op for op in roots if stop is None or not stop(op)]
-  found = set(waiting)
+  reached = set(waiting)
   if not waiting:
     return []
   graph = waiting[0].graph
@@ -39,11 +39,11 @@ def needed_ops(roots: Iterable[tf.Operation], fed: Iterable[tf.Tensor] = (),
     op = waiting.pop()
     above = predecessors(op) if not fed else [
       tensor.op for tensor in op.inputs if tensor.name not in fed] + list(op.control_inputs)
-    for one in above:
-      if one not in found and (stop is None or not stop(one)):
-        found.add(one)
-        waiting.append(one)
-  return [op for op in graph.get_operations() if op in found]
+    for needed in above:
+      if needed not in reached and (stop is None or not stop(needed)):
+        reached.add(needed)
+        waiting.append(needed)
+  return [op for op in graph.get_operations() if op in reached]
 
 
 def consumers_of(ops: Iterable[tf.Operation],
@@ -58,12 +58,12 @@ def consumers_of(ops: Iterable[tf.Operation],
   Returns:
     For each operation its consumers among `ops`, in the order of `ops`.
   """
-  found: Dict[tf.Operation, Dict[tf.Operation, None]] = {op: {} for op in ops}
-  for op in list(found):
-    for one in above(op):
-      if one in found:
-        found[one][op] = None
-  return {op: list(consumers) for op, consumers in found.items()}
+  consumers_by_op: Dict[tf.Operation, Dict[tf.Operation, None]] = {op: {} for op in ops}
+  for op in list(consumers_by_op):
+    for needed in above(op):
+      if needed in consumers_by_op:
+        consumers_by_op[needed][op] = None
+  return {op: list(consumers) for op, consumers in consumers_by_op.items()}
 
 
 def descendants(roots: Iterable[tf.Operation],
@@ -75,13 +75,13 @@ def descendants(roots: Iterable[tf.Operation],
     consumers: the result of `consumers_of`.
   """
   waiting = list(roots)
-  found = set(waiting)
+  reached = set(waiting)
   while waiting:
     for op in consumers.get(waiting.pop(), ()):
-      if op not in found:
-        found.add(op)
+      if op not in reached:
+        reached.add(op)
         waiting.append(op)
-  return found
+  return reached
 
 
 def source_op(tensor: tf.Tensor, through: Container[str]) -> tf.Operation:

@@ -6,16 +6,16 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "board": ["board_task", "has_board"],
   "fork_server": ["ForkServer", "ForkServerLost", "LocalTask", "PreloadError"],
-  "hosts_file": ["HostTask", "HostsError", "read_hosts"],
+  "hosts_file": ["HostsError", "read_hosts"],
   "gpus": ["divide_gpus", "visible_gpus"],
-  "local": ["Outcome", "run_tasks"],
+  "job": ["JobOutcome", "Task", "cluster_flags", "describe_tasks"],
+  "local": ["run_tasks"],
   "in_process": ["LocalCluster", "TaskFailedError", "local_cluster"],
   "output": ["is_terminal"],
   "ports": ["find_free_addresses", "find_free_ports"],
   "scripts": ["run_together"],
   "trials": ["Trial", "Trials", "mean_loss"],
   "ssh": ["run_on_hosts"],
-  "task_main": ["TLS_VARIABLE", "die_with_parent", "prepare_streams"],
+  "task_main": ["TITLE_VARIABLE", "TLS_VARIABLE", "die_with_parent", "prepare_streams"],
 })

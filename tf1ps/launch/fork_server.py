@@ -1,16 +1,12 @@
-"""Starts tasks as forks of one process; this is the launcher's side of it.
+"""Starts tasks as forks of a process that has imported TensorFlow: the launcher's side.
 
-Order of use:
-
-1. `ForkServer(preload)` starts one process that imports TensorFlow (see fork_server_main.py);
-   call `take()` until it is `ready`.
-2. `start_task(task)` makes it fork a process for a `LocalTask`, and returns a `TaskProcess`.
-3. `take()` records the tasks that have ended. The server has a `fileno()`, so that
-   `multiprocessing.connection.wait([server, ...], limit)` waits for its messages beside others.
+1. `ForkServer` starts the process (fork_server_main.py), which is `ready` after its imports.
+2. `start_task` has it fork a process for a `LocalTask`, and returns a `TaskProcess`.
+3. `take` notes the tasks that have ended. `wait`, or a wait for `fileno`, ends with such news.
 4. `signal_task` signals a task and every process that it has started.
-5. `close()`, or the end of the `with` block, kills all running tasks and ends the fork server.
+5. `close`, or the end of the `with` block, kills the running tasks and ends the fork server.
 
-No task outlives the launcher, however the launcher ends: see task_main.py.
+No task outlives the launcher, however the launcher ends (task_main.py).
 """
 
 from __future__ import annotations
@@ -24,9 +20,10 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from tf1ps.compat import TIMING, Error
+from tf1ps.launch.job import Backend, TaskProcess
 
 _START = ("import sys; sys.path[:] = %r; from tf1ps.launch import fork_server_main; "
           "fork_server_main.main(%d, %d, %d, %r, %r, %r)")
@@ -34,71 +31,52 @@ _START = ("import sys; sys.path[:] = %r; from tf1ps.launch import fork_server_ma
 
 class LocalTask(NamedTuple):
   """A task of a job, to run as a process of this machine."""
-  # Job and index: "ps 0", "worker 1", "evaluator 0".
-  name: str
-  # The function that the process calls; `pickle` needs a function of a module that can be imported.
-  # It returns the exit code, or None for 0. Its process then leaves by `os._exit`: functions of
-  # `atexit` do not run, and no other thread can delay the end.
+
+  name: str  # job and index: "ps 0", "worker 1", "evaluator 0"
+  # A function of a module that the process can import. It returns the exit code; None is 0. Then
+  # the process leaves by `os._exit`: no function of `atexit` and no thread can delay the end.
   function: Callable[..., Optional[int]]
-  # The function's arguments; they are pickled.
-  args: Tuple = ()
-  # Environment variables to set before the function is loaded; None removes one. TensorFlow is
-  # imported already: variables that it reads at import belong into the launcher's environment.
+  args: Tuple = ()  # of the function; they are pickled
+  # Environment variables to set before the function is loaded; None removes a variable. Those that
+  # TensorFlow reads at its import belong into the launcher's environment.
   env: Dict[str, Optional[str]] = {}
 
 
-class TaskProcess(object):
-  """A task that was started.
-
-  Attributes:
-    name: the task's.
-    pid: process id, and the id of its process group.
-    output: file descriptor of a pipe with its stdout and stderr; the reader closes it.
-    exit_code: None while it runs, then its exit code; -n if signal n ended it.
-    ended_at: None while it runs, then the time of its end, as of `time.time`.
-  """
-
-  def __init__(self, name: str, pid: int, output: int):
-    self.name, self.pid, self.output = name, pid, output
-    self.exit_code: Optional[int] = None
-    self.ended_at: Optional[float] = None
-
-  def __repr__(self):
-    return "TaskProcess(%r, pid=%d, exit_code=%r)" % (self.name, self.pid, self.exit_code)
-
-
 class PreloadError(Error, RuntimeError):
-  """A module could not be imported by the fork server; the text has the traceback."""
+  """The fork server could not import a module; the text has the traceback."""
 
 
 class ForkServerLost(Error, RuntimeError):
   """The fork server has ended by itself; its tasks end with it."""
 
 
-class ForkServer(object):
-  """Starts tasks as forks of one process that has imported `preload`."""
+class ForkServer(Backend):
+  """Starts tasks as forks of a process that has imported `preload`."""
 
   def __init__(self, preload: Sequence[str] = (), quiet: bool = True):
-    """Starts the server process, which begins to import the modules named in `preload`.
+    """Starts the process, which begins its imports.
 
-    Call it in a thread that lives on, such as the main thread (see `die_with_parent`). `quiet`
-    holds back the output of these imports, unless one of them fails.
+    Call it in a thread that lives on, such as the main thread (see `die_with_parent`).
+
+    Args:
+      preload: the names of the modules to import.
+      quiet: whether to hold back the output of the imports, unless an import fails.
     """
     if isinstance(preload, str):
-      raise TypeError("preload is a list of modules' names, not the string %r." % preload)
+      raise TypeError("preload must be a list of modules' names, got the string %r" % preload)
     self.ready = False
-    # The tasks that have ended, the first one first.
     self.ended: List[TaskProcess] = []
-    self._processes = {}  # Number, in order of their start, to TaskProcess.
+    self._processes: Dict[int, TaskProcess] = {}  # by process id, the last that had it
     self._connection, far_end = multiprocessing.Pipe()
+    self._launcher_pipe: Optional[int]
     pipe_read, self._launcher_pipe = os.pipe()
     path = [entry for entry in sys.path if isinstance(entry, str)]
     code = _START % (path, far_end.fileno(), pipe_read, os.getpid(), list(preload),
                      bool(quiet), list(sys.argv))
     try:
       self._server = subprocess.Popen(
-          [sys.executable, "-c", code], stdin=subprocess.DEVNULL, start_new_session=True,
-          pass_fds=(far_end.fileno(), pipe_read))
+        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, start_new_session=True,
+        pass_fds=(far_end.fileno(), pipe_read))
     except BaseException:
       self._connection.close()
       os.close(self._launcher_pipe)
@@ -110,75 +88,72 @@ class ForkServer(object):
   def __enter__(self) -> ForkServer:
     return self
 
-  def __exit__(self, *unused):
+  def __exit__(self, *unused: object) -> None:
     self.close()
 
   @property
   def pid(self) -> int:
-    """The server's process id."""
+    """The process id of the fork server."""
     return self._server.pid
 
   def fileno(self) -> int:
     """The file descriptor to wait on; then call `take`."""
     return self._connection.fileno()
 
+  def wait(self, interrupts: Any, limit: Optional[float]) -> None:
+    multiprocessing.connection.wait([self._connection, interrupts], limit)
+
   def start_task(self, task: LocalTask) -> TaskProcess:
-    """Starts a task and returns its process; waits until the server is ready, and for the fork.
+    """Starts a task and returns its process; waits for the server's imports, and for the fork.
 
     Raises:
-      ValueError: another process could not find the function or load the arguments.
+      ValueError: another process could not load the function, the arguments or the environment.
       PreloadError, ForkServerLost: see these classes.
       OSError: the machine has no room for another process.
     """
     payload = pickle_task(task)
     while not self.ready:
       self._receive(None)
-    number = len(self._processes)
     read_end, write_end = os.pipe()
     try:
-      self._send(("start", number, dict(task.env), payload), write_end)
+      self._send(("start", dict(task.env), payload), write_end)
       answer = None
       end = time.monotonic() + TIMING.fork_limit
       while answer is None:
         if time.monotonic() > end:
-          raise ForkServerLost("The fork server (process %d) did not start %s within %g s." % (
-              self.pid, task.name, TIMING.fork_limit))
+          raise ForkServerLost("the fork server (process %d) did not start %s within %g s" % (
+            self.pid, task.name, TIMING.fork_limit))
         answer = self._receive(1.0)
       if answer[0] == "not started":
-        raise OSError("%s could not be started: %s" % (task.name, answer[2]))
+        raise OSError("%s could not be started: %s" % (task.name, answer[1]))
     except BaseException:
       os.close(read_end)
       raise
     finally:
       os.close(write_end)
-    self._processes[number] = TaskProcess(task.name, answer[2], read_end)
-    return self._processes[number]
+    process = self._processes[answer[1]] = TaskProcess(task.name, answer[1], read_end)
+    return process
 
   def take(self) -> None:
-    """Takes the server's messages since the last call: `ready`, and exit codes of ended tasks.
-
-    Raises PreloadError or ForkServerLost.
-    """
+    """Takes the server's messages since the last call; raises PreloadError or ForkServerLost."""
     while self._poll(0):
       self._receive(0)
 
   def signal_task(self, process: TaskProcess, number: int) -> None:
-    """Sends a signal to a running task and all of its process group."""
+    """Sends a signal to the process group of a running task."""
     if process.exit_code is None:
-      for key, known in self._processes.items():
-        if known is process:
-          self._send(("signal", key, int(number)))
+      self._send(("signal", process.pid, int(number)))
 
   def close(self) -> None:
-    """Kills every running task and ends the server; further calls do nothing."""
+    """Kills the running tasks and ends the server; further calls do nothing."""
     if self._launcher_pipe is None:
       return
     os.close(self._launcher_pipe)
     self._launcher_pipe = None
     self._connection.close()
     if not self.ready:
-      self._server.kill()  # It would see the closed connection only after its imports.
-    self._server.send_signal(signal.SIGCONT)  # A stopped one would not see it at all.
+      self._server.kill()  # it would see the closed connection only after its imports
+    self._server.send_signal(signal.SIGCONT)  # a stopped server would not see it at all
     try:
       self._server.wait(TIMING.fork_server_end_limit)
     except subprocess.TimeoutExpired:
@@ -200,10 +175,7 @@ class ForkServer(object):
       self._lost()
 
   def _receive(self, limit):
-    """Takes one message of the server, if one arrives within `limit` seconds.
-
-    Returns a ("started", ...) or ("not started", ...) message, else None.
-    """
+    """Waits `limit` seconds for a message of the server; returns it if it answers a start."""
     if not self._poll(limit):
       return None
     try:
@@ -216,14 +188,14 @@ class ForkServer(object):
       raise PreloadError(message[1])
     elif message[0] == "ended":
       ended = self._processes[message[1]]
-      ended.exit_code, ended.ended_at = message[2], time.time()
+      ended.note_end(message[2])
       self.ended.append(ended)
     else:
       return message
     return None
 
   def _lost(self):
-    """Kills the process groups of the server's tasks, which the server cannot kill any more."""
+    """Kills the tasks, which the server cannot do any more; raises ForkServerLost."""
     for process in self._processes.values():
       if process.exit_code is None:
         try:
@@ -231,21 +203,21 @@ class ForkServer(object):
         except (ProcessLookupError, PermissionError):
           pass
     raise ForkServerLost(
-        "The fork server (process %d), which starts and holds all tasks, has ended." % self.pid)
+      "the fork server (process %d), which starts and holds all tasks, has ended" % self.pid)
 
 
-def pickle_task(task):
-  """Returns the pickle of the task's function and arguments; ValueError if none could load it."""
+def pickle_task(task: LocalTask) -> bytes:
+  """Returns the pickle of a task's function and arguments, or raises ValueError."""
   if getattr(task.function, "__module__", None) == "__main__":
     raise ValueError(
-        "The function of %s, %s, is defined in the script that is run itself. It must be in a "
-        "module that the task's process can import." % (task.name, task.function.__qualname__))
+      "the function of %s, %s, is defined in the script that Python runs: move it to a module that "
+      "the task's process can import" % (task.name, task.function.__qualname__))
   for name, value in task.env.items():
     if not isinstance(name, str) or not (value is None or isinstance(value, str)):
-      raise ValueError("The environment of %s has %r: %r; it takes strings, and None to remove a "
-                       "variable." % (task.name, name, value))
+      raise ValueError("the environment of %s has %r for %r: give strings, or None to remove a "
+                       "variable" % (task.name, value, name))
   try:
     return pickle.dumps((task.function, tuple(task.args)))
   except (pickle.PicklingError, AttributeError, TypeError) as error:
     raise ValueError(
-        "%s cannot be sent to a process of its own: %s" % (task.name, error)) from error
+      "%s cannot be sent to a process of its own: %s" % (task.name, error)) from error

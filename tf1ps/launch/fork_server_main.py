@@ -12,10 +12,10 @@ It starts no threads itself, never uses the modules that it imported, and runs n
 own. (multiprocessing's fork server would import the launcher's main module into every task once
 more, and would not end the process groups of its children.)
 
-Messages to it: ("start", number, env, pickle of (function, args)), followed by a file descriptor;
-("signal", number, signal). From it: ("ready",) or ("refused", text); then for each task
-("started", number, process id) or ("not started", number, text); ("ended", number, exit code),
-negative if a signal ended it.
+Messages to it: ("start", env, pickle of (function, args)), followed by a file descriptor;
+("signal", process id, signal). From it: ("ready",) or ("refused", text); then for each task
+("started", process id) or ("not started", text); ("ended", process id, exit code), negative if a
+signal ended it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FOR_TASKS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 def main(connection, launcher_pipe, launcher, modules, quiet, argv):
-  """Serves one launcher, and never returns: the process leaves from here.
+  """Serves the launcher, and never returns: the process leaves from here.
 
   Args:
     connection: file descriptor of the connection to the launcher.
@@ -50,21 +50,21 @@ def main(connection, launcher_pipe, launcher, modules, quiet, argv):
     argv: the launcher's `sys.argv`; programs may look at it.
   """
   connection = multiprocessing.connection.Connection(connection)
-  # A user may signal every process of the job at once. The fork server must not leave then: its
-  # tasks would die with it. Blocked, not ignored, so that no task misses a signal before it has its
-  # own handlers.
+  # A user may signal all processes of a job at once. The fork server must stay, because its tasks
+  # would die with it. Blocked, not ignored: no task misses a signal before it has its own handlers.
   signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_TASKS)
   # An import takes seconds, during which this process does not read the connection.
   task_main.die_with_parent(launcher, signal.SIGKILL)
   sys.argv[:] = argv
+  task_main.show_title("tf1ps-local: forks the tasks")  # also while there is one thread
   task_main.prepare_streams()
   try:
     _import_modules(connection, modules, quiet)
-    # From now on there may be tasks to kill: a stopped fork server is woken up to do that.
+    # From now on there may be tasks to kill, for which a stopped fork server is woken up.
     task_main.die_with_parent(launcher, signal.SIGCONT)
     _Server(connection, launcher_pipe).serve()
   except (EOFError, ConnectionError):
-    pass  # The launcher has ended.
+    pass  # the launcher has ended
   except BaseException:
     traceback.print_exc()
   finally:
@@ -105,12 +105,10 @@ def _import_modules(connection, modules, quiet):
   connection.send(("ready",))
 
 
-class _Server(object):
-  """The loop that waits for requests and for the ends of tasks."""
-
+class _Server:
   def __init__(self, connection, launcher_pipe):
     self._connection, self._launcher_pipe = connection, launcher_pipe
-    self._running = {}  # {process id: the launcher's number}
+    self._running = set()  # of process ids
     self._wake_read, self._wake_write = os.pipe()
 
   def serve(self):
@@ -134,22 +132,19 @@ class _Server(object):
 
   def _handle(self, request):
     if request[0] == "start":
-      _, number, env, payload = request
+      _, env, payload = request
       output = multiprocessing.reduction.recv_handle(self._connection)
       try:
         pid = self._fork(output, env, payload)
       except OSError as error:
-        self._connection.send(("not started", number, str(error)))
+        self._connection.send(("not started", str(error)))
         return
       finally:
         os.close(output)
-      self._running[pid] = number
-      self._connection.send(("started", number, pid))
-    elif request[0] == "signal":
-      _, number, signal_number = request
-      for pid, running in self._running.items():
-        if running == number:
-          _signal_group(pid, signal_number)
+      self._running.add(pid)
+      self._connection.send(("started", pid))
+    elif request[1] in self._running:
+      _signal_group(*request[1:])
 
   def _fork(self, output, env, payload):
     """Forks a task; returns its process id. In the child it does not return."""
@@ -158,7 +153,7 @@ class _Server(object):
     pid = os.fork()
     if pid:
       try:
-        os.setpgid(pid, pid)  # The child does it as well; the order does not matter.
+        os.setpgid(pid, pid)  # the child does it as well; the order does not matter
       except OSError:
         pass
       return pid
@@ -177,29 +172,26 @@ class _Server(object):
       ended, status = os.waitpid(pid, os.WNOHANG)
       if ended:
         _signal_group(pid, signal.SIGKILL)
-        if os.WIFSIGNALED(status):
-          code = -os.WTERMSIG(status)
-        else:
-          code = os.WEXITSTATUS(status)
-        self._connection.send(("ended", self._running.pop(pid), code))
+        self._running.remove(pid)
+        self._connection.send(("ended", pid, -os.WTERMSIG(status) if os.WIFSIGNALED(status)
+                               else os.WEXITSTATUS(status)))
 
   def _kill_all(self):
-    """Kills every group and waits until the tasks have ended."""
     for pid in self._running:
       _signal_group(pid, signal.SIGKILL)
     end = time.monotonic() + TIMING.fork_server_kill_limit
     while self._running and time.monotonic() < end:
       for pid in list(self._running):
         if os.waitpid(pid, os.WNOHANG)[0]:
-          del self._running[pid]
+          self._running.remove(pid)
       time.sleep(TIMING.first_poll_interval)
 
 
 def _signal_group(pid, number):
-  """Sends a signal to a process group; a group that has ended is no error."""
+  """Sends a signal to a process group, unless the group has ended."""
   try:
     os.killpg(pid, number)
     if number == signal.SIGTERM or number == signal.SIGINT:
-      os.killpg(pid, signal.SIGCONT)  # A stopped one could not react.
+      os.killpg(pid, signal.SIGCONT)  # a stopped process could not react
   except (ProcessLookupError, PermissionError):
     pass

@@ -1,9 +1,8 @@
 """The GPUs of this machine, divided among the workers.
 
 This happens before TensorFlow looks for a GPU, and without TensorFlow, because a process that has
-once seen the GPUs takes memory on each of them. The result is one value of `CUDA_VISIBLE_DEVICES`
-per worker, set in its process before its first session or server. A ps and an evaluator get
-`NO_GPU`.
+once seen the GPUs takes memory on each of them. Each worker gets a value of `CUDA_VISIBLE_DEVICES`,
+which its process sets before its first session or server. A ps and an evaluator get `NO_GPU`.
 """
 
 from __future__ import annotations
@@ -15,16 +14,14 @@ from typing import NamedTuple, Optional, Tuple
 
 from tf1ps.compat import TIMING
 
-# The value of CUDA_VISIBLE_DEVICES that hides every GPU.
-NO_GPU = "-1"
+NO_GPU = "-1"  # the value of CUDA_VISIBLE_DEVICES that hides every GPU
 
 
 class Division(NamedTuple):
   """The GPUs divided among the workers."""
-  # One value of CUDA_VISIBLE_DEVICES for each worker.
-  values: Tuple[str, ...]
-  # A line for the user where workers share a GPU, else None.
-  note: Optional[str]
+
+  values: Tuple[str, ...]  # of CUDA_VISIBLE_DEVICES, for each worker
+  note: Optional[str]  # a line for the user where workers share a GPU
 
 
 def visible_gpus(environ=None):
@@ -47,18 +44,19 @@ def visible_gpus(environ=None):
 
 
 def divide_gpus(gpus, num_workers):
-  """Divides GPUs, as of `visible_gpus`, among workers; raises ValueError if there is no worker.
+  """Divides GPUs, as of `visible_gpus`, among workers; raises ValueError without a worker.
 
-  Each worker has a contiguous share; with a remainder the first ones have one more. Fewer GPUs than
-  workers: one each, round robin, with a note. No GPU: `NO_GPU` for all.
+  Each worker has a contiguous share; of a remainder, the first workers have one GPU more each.
+  With fewer GPUs than workers, each worker gets a GPU, round robin, with a note. Without a GPU, all
+  get `NO_GPU`.
   """
   if num_workers < 1:
-    raise ValueError("GPUs are divided among 1 or more workers, not %r." % (num_workers,))
+    raise ValueError("num_workers must be 1 or more, got %r" % (num_workers,))
   if not gpus:
     return Division((NO_GPU,) * num_workers, None)
   if len(gpus) < num_workers:
     note = "%d GPU%s for %d workers: they share (give --gpu_memory=grow, or a part such as 0.4)" % (
-        len(gpus), "" if len(gpus) == 1 else "s", num_workers)
+      len(gpus), "" if len(gpus) == 1 else "s", num_workers)
     return Division(tuple(gpus[i % len(gpus)] for i in range(num_workers)), note)
   share, more = divmod(len(gpus), num_workers)
   values, start = [], 0
@@ -73,9 +71,9 @@ def _run_nvidia_smi(environ):
   """Returns what `nvidia-smi -L` prints; "" where it is absent, fails, or does not end."""
   try:
     return subprocess.run(
-        ["nvidia-smi", "-L"], env=dict(environ), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMING.nvidia_smi_limit,
-        check=True).stdout.decode("utf-8", "replace")
+      ["nvidia-smi", "-L"], env=dict(environ), stdin=subprocess.DEVNULL,
+      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMING.nvidia_smi_limit,
+      check=True).stdout.decode("utf-8", "replace")
   except (OSError, subprocess.SubprocessError):
     return ""
 

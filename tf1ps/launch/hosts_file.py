@@ -13,40 +13,29 @@ file. `#` begins a comment.
 from __future__ import annotations
 
 import re
-from typing import Dict, List, NamedTuple
+from typing import Dict, List
 
-from tf1ps.cluster import EVALUATOR, make_tf_config
+from tf1ps.cluster import EVALUATOR
 from tf1ps.compat import Error
+from tf1ps.launch.job import Task, addresses_of
 
-_TASK = re.compile(r"(ps|worker|evaluator)(?:\*0*([1-9]\d*))?$")
-_SLOTS = re.compile(r"slots=0*([1-9]\d*)$")
+_TASK = re.compile(r"(ps|worker|evaluator)(?:\*0*([1-9][0-9]*))?$")
+_SLOTS = re.compile(r"slots=0*([1-9][0-9]*)$")
 _ADDRESS = re.compile(r"address=([\w.-]+)$")
+_DIGITS = 5  # of a number of tasks; these are too many already
+_MOST_TASKS = 4096  # more would not fit the argument of ssh that has TF_CONFIG, of at most 128 KiB
 
 
 class HostsError(Error, ValueError):
   """A file of hosts cannot be read, or describes no job."""
 
 
-class HostTask(NamedTuple):
-  """A task and its machine."""
-
-  job: str  # "ps", "worker" or "evaluator"
-  index: int
-  host: str  # for the ssh client: "me@node3"
-  address: str  # where the other tasks reach it: "node3:2222"; that of an evaluator is not used
-
-  @property
-  def name(self) -> str:
-    """Its name in the output: "worker 1"."""
-    return "%s %d" % (self.job, self.index)
-
-
-def read_hosts(path: str, port: int) -> List[HostTask]:
+def read_hosts(path: str, port: int) -> List[Task]:
   """Reads the tasks of a job; they are in the order ps, worker, evaluator.
 
   Args:
     path: of the file.
-    port: of the first task on each machine; the further ones count up.
+    port: of the first task on each machine; the further tasks count up.
 
   Raises:
     HostsError: the file cannot be read, or describes no job.
@@ -57,28 +46,32 @@ def read_hosts(path: str, port: int) -> List[HostTask]:
   except (OSError, UnicodeDecodeError) as error:
     raise HostsError("the file of hosts %s cannot be read: %s" % (
       path, getattr(error, "strerror", None) or error)) from error
-  found: Dict[str, List[HostTask]] = {"ps": [], "worker": [], EVALUATOR: []}
+  tasks: Dict[str, List[Task]] = {"ps": [], "worker": [], EVALUATOR: []}
   ports: Dict[str, int] = {}
   for number, line in enumerate(lines, 1):
     host, *words = line.partition("#")[0].split() or [""]
     if not host:
       continue
     if host.startswith("-"):
-      raise HostsError("%s:%d: %r is no host" % (path, number, host))
+      raise HostsError("%s:%d: %r is not a host" % (path, number, host))
     jobs, address = _jobs_of(words, "%s:%d" % (path, number))
     address = address or host.rpartition("@")[2]
+    if len(jobs) + sum(map(len, tasks.values())) > _MOST_TASKS:
+      raise HostsError("%s:%d: a job has at most %d tasks, and with this line there are more" % (
+        path, number, _MOST_TASKS))
     for job in jobs:
       used = ports.get(address, port)
-      found[job].append(HostTask(job, len(found[job]), host, "%s:%d" % (address, used)))
+      tasks[job].append(Task(job, len(tasks[job]), "%s:%d" % (address, used), host))
       if job != EVALUATOR:
         ports[address] = used + 1
-  if not found["worker"]:
+  if not tasks["worker"]:
     raise HostsError("%s has no worker: add a line such as `node2 worker`" % path)
-  if len(found[EVALUATOR]) > 1:
-    raise HostsError("%s has %d evaluators: a job has one" % (path, len(found[EVALUATOR])))
+  if len(tasks[EVALUATOR]) > 1:
+    raise HostsError("%s has %d evaluators: give one line with `evaluator`" % (
+      path, len(tasks[EVALUATOR])))
   if max(ports.values()) > 65536:
     raise HostsError("--port=%d leaves too few ports for %s" % (port, max(ports, key=ports.get)))
-  return [task for tasks in found.values() for task in tasks]
+  return sum(tasks.values(), [])
 
 
 def _jobs_of(words, where):
@@ -87,9 +80,9 @@ def _jobs_of(words, where):
   for word in words:
     task, slots, given = _TASK.match(word), _SLOTS.match(word), _ADDRESS.match(word)
     if task:
-      jobs += [task.group(1)] * int(task.group(2) or 1)
+      jobs += [task.group(1)] * int((task.group(2) or "1")[:_DIGITS])
     elif slots:
-      jobs += ["worker"] * int(slots.group(1))
+      jobs += ["worker"] * int(slots.group(1)[:_DIGITS])
     elif given:
       address = given.group(1)
     else:
@@ -99,18 +92,7 @@ def _jobs_of(words, where):
   return (jobs if has_number else ["worker"]), address
 
 
-def addresses_of(tasks: List[HostTask], job: str) -> List[str]:
-  """Returns the addresses of the tasks of a job."""
-  return [task.address for task in tasks if task.job == job]
-
-
-def tf_config_of(tasks: List[HostTask], task: HostTask) -> str:
-  """Returns the TF_CONFIG of a task, as Kubeflow writes it: an evaluator is not in the cluster."""
-  return make_tf_config(
-    {job: addresses_of(tasks, job) for job in ("ps", "worker")}, task.job, task.index)
-
-
-def command_of(command: List[str], tasks: List[HostTask], task: HostTask) -> List[str]:
+def command_of(command: List[str], tasks: List[Task], task: Task) -> List[str]:
   """Returns the command of a task: {job}, {index}, {ps_hosts} and {worker_hosts} are replaced."""
   values = {"{job}": task.job, "{index}": str(task.index),
             "{ps_hosts}": ",".join(addresses_of(tasks, "ps")),

@@ -1,11 +1,11 @@
 """A cluster in this process, for notebooks and tests: real servers, and a thread for each worker.
 
 1. All servers are in this process. TensorFlow cannot stop a server, so a cluster that has ended
-   leaves its servers to the next one of the same shape. A cell that runs again adds no servers.
+   leaves its servers to the next cluster of the same shape. A cell that runs again adds no servers.
 2. `LocalCluster.train` trains a program as tf1ps-worker does, with a thread, a graph and a session
    for each worker.
-3. Each worker has a hook of ours. It stops the worker after another one has failed, and after an
-   exception of the caller such as KeyboardInterrupt.
+3. Each worker has a hook of ours. It stops the worker after another worker has failed, and after
+   an exception of the caller such as KeyboardInterrupt.
 
 The servers share one pool of threads, which the first server of the process makes. A worker may
 wait in it for another worker, so the pool has room for all of them.
@@ -19,7 +19,8 @@ import logging
 import os
 import threading
 import time
-from typing import Dict, Iterator, List, Tuple
+import types
+from typing import Any, Callable, Dict, Iterator, List, Tuple, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -33,20 +34,21 @@ from tf1ps.cluster import (
   make_session_config,
   nearest_name,
 )
-from tf1ps.compat import TIMING, Error
+from tf1ps.compat import TIMING, Error, held_back
 from tf1ps.launch.ports import find_free_addresses
 from tf1ps.program import Program, as_program
 from tf1ps.session import JobFailedError
 from tf1ps.state import ContainerError, clear_container, wait_for_end
 from tf1ps.training import Options, Outcome, check_options, train
+from tf1ps.transfer import pack_bytes_of_process
 
 _log = logging.getLogger("tf1ps")
-_TRIES = 5  # ports, until each server has one of its own
+_TRIES = 5  # of ports, until no other process has taken any
 _END_LIMIT = 30.0  # seconds after a failure; a thread cannot be killed, and may build its graph
 # The servers of clusters that have ended, by the shape of the cluster. A process global, because
 # a process cannot stop a server.
 _idle: Dict[Tuple[int, int, bool], List[List[Server]]] = {}
-_kept: List[Server] = []  # all servers: TensorFlow 1 must not destroy one while it works
+_kept: List[Server] = []  # all servers: TensorFlow 1 must not destroy a server while it works
 
 
 class TaskFailedError(Error, RuntimeError):
@@ -65,7 +67,7 @@ class LocalCluster:
   """The servers of a cluster in this process.
 
   Attributes:
-    servers: {job: [server]}: the `tf1ps.Server`s of "ps", "worker" and, if there is one, "chief".
+    servers: {job: [server]}: the `tf1ps.Server`s of "ps", "worker" and perhaps "chief".
     chief: the server of the chief, which is worker 0 without a task "chief". A
       `ClusterCoordinator` needs the server of a task "chief".
     cluster: the `tf1ps.cluster.Cluster`, with the task of the chief.
@@ -89,7 +91,8 @@ class LocalCluster:
     """Whether no worker is left."""
     return not any(thread.is_alive() for thread in self._lost)
 
-  def train(self, program, **options) -> Outcome:
+  def train(self, program: Union[str, os.PathLike, types.ModuleType, Tuple[Callable, Callable]],
+            **options: Any) -> Outcome:
     """Trains a program to the job's end, each worker in a thread.
 
     Args:
@@ -106,16 +109,16 @@ class LocalCluster:
       TaskFailedError: a worker failed. The others were stopped.
       RuntimeError: the cluster has ended, or trains in another thread.
     """
-    made, found = _make_options(options), as_program(program)
+    made = _make_options(options)
+    job = _Job(as_program(program), made)
     if not self.is_open:
       raise RuntimeError("this cluster has ended: train inside the `with` of local_cluster")
     if not (self._busy.acquire(False) and self.is_idle):
-      raise RuntimeError("this cluster trains already: wait for the end, or open another one")
+      raise RuntimeError("this cluster trains already: wait for the end, or open another cluster")
     try:
       names = [task.name for task in self.cluster.replicas]
       servers = [server for server in sum(self.servers.values(), [])
                  if server.cluster.task.name in names]
-      job = _Job(found, made)
       try:
         return job.run(servers, self.chief)
       finally:
@@ -125,7 +128,7 @@ class LocalCluster:
 
 
 class _Job:
-  """One training on a cluster.
+  """A training on a cluster.
 
   Attributes:
     threads: those of the workers.
@@ -152,22 +155,21 @@ class _Job:
           thread.join(TIMING.poll_interval)
     finally:  # after a failure or an exception, the others have a limit
       self._stops.set()
-      self._await_all()
+      until = time.monotonic() + _END_LIMIT
+      for thread in self.threads:
+        thread.join(max(0.0, until - time.monotonic()))
+      late = [thread.name for thread in self.threads if thread.is_alive()]
+      if late:
+        _log.warning("still at work %g s after the stop: %s", _END_LIMIT, ", ".join(late))
     if self._failures:
-      # The failure of a job that another task caused is no cause.
+      # A worker that reports the failure of the job has not caused it.
       own = [each for each in self._failures if not isinstance(each[1], JobFailedError)]
       name, error = (own or self._failures)[0]
       raise TaskFailedError(name, error) from error
-    return self._outcomes[chief.cluster.task.name]
-
-  def _await_all(self):
-    until = time.monotonic() + _END_LIMIT
-    for thread in self.threads:
-      thread.join(max(0.0, until - time.monotonic()))
-    late = [thread.name for thread in self.threads if thread.is_alive()]
-    if late:
-      _log.warning("still at work %g s after the stop: %s", _END_LIMIT,
-                   ", ".join(late))
+    outcome = self._outcomes[chief.cluster.task.name]
+    if outcome.warning:
+      _log.warning("%s", outcome.warning)
+    return outcome
 
   def _train(self, server):
     name = server.cluster.task.name
@@ -192,13 +194,10 @@ class _Job:
 
 
 class _StopHook(tf.train.SessionRunHook):
-  """Stops a worker after an event."""
-
   def __init__(self, event: threading.Event):
     self._event = event
 
   def after_run(self, run_context, run_values):
-    """Requests the stop."""
     if self._event.is_set():
       run_context.request_stop()
 
@@ -215,7 +214,7 @@ def local_cluster(num_ps: int = 1, num_workers: int = 2, *,
     num_ps: the number of ps, 1 or more.
     num_workers: the number of workers, 1 or more.
     chief: whether there is also a task "chief", which a `ClusterCoordinator` needs. In `train` it
-      is one more worker.
+      is a further worker.
 
   Raises:
     ClusterError: a number is wrong, or TensorFlow executes eagerly.
@@ -246,21 +245,23 @@ def _check_shape(num_ps, num_workers, chief):
 def _start(num_ps, num_workers, chief) -> List[Server]:
   """Starts the servers, and again with other ports if some were taken meanwhile."""
   count = num_ps + num_workers + chief
-  config = make_session_config(
-    inter_op_parallelism_threads=max(os.cpu_count() or 1, 2 * count))
-  for number in range(1, _TRIES + 1):
+  config = make_session_config(inter_op_parallelism_threads=max(os.cpu_count() or 1, 2 * count))
+  tries = 0
+  while True:
+    tries += 1
     addresses = find_free_addresses(count)
     jobs = {"ps": addresses[:num_ps], "worker": addresses[num_ps:num_ps + num_workers]}
     if chief:
       jobs["chief"] = addresses[-1:]
     try:
       servers = []
-      for job, there in jobs.items():
-        for index in range(len(there)):
-          servers.append(Server(jobs, job, index, config=config))
-          _kept.append(servers[-1])
+      with held_back(os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0" and "info" or "warning"):
+        for job, there in jobs.items():
+          for index in range(len(there)):
+            servers.append(Server(jobs, job, index, config=config))
+            _kept.append(servers[-1])
     except PortTakenError:
-      if number == _TRIES:
+      if tries == _TRIES:
         raise
       continue
     warning = exposure_warning(servers[0].cluster)
@@ -280,11 +281,12 @@ def _clear(servers) -> bool:
 
 
 def _make_options(given) -> Options:
-  known = [name for name in Options._fields if name != "config"]
+  known = [option for option in Options._fields if option != "config"]
   for name in given:
     if name not in known:
-      raise ValueError("train: there is no option %s: %s" % (name, nearest_name(name, known)))
-  made = Options(**{name: value for name, value in given.items() if value is not None})
+      raise ValueError("train has no option %s: %s" % (name, nearest_name(name, known)))
+  given = {name: value for name, value in given.items() if value is not None}
+  made = Options(**{"pack_bytes": pack_bytes_of_process(), **given})
   if made.checkpoint_dir is not None:
     made = made._replace(checkpoint_dir=os.fspath(made.checkpoint_dir))
   try:

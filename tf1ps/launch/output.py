@@ -1,6 +1,10 @@
-"""The output of the tasks: into one log file each, and line by line onto the launcher's screen.
+"""The output of the tasks: into a log file each, and line by line onto the launcher's screen.
 
-One thread reads the pipes of all tasks to their ends. Each piece goes unchanged into the task's log
+The screen tells each fact once. It leaves out lines that say nothing to the user (`NOISE`), which
+stand in the log files alone. A task's traceback is held back: of a task that fails, it is shown
+last, and once.
+
+A thread reads the pipes of all tasks to their ends. Each piece goes unchanged into the task's log
 file at once; each complete line goes to the screen, as "[worker 0] text". The log file of an
 earlier start of the task, in this job or before, is continued below a separator.
 
@@ -8,12 +12,13 @@ Of a line that was overwritten by carriage returns, the screen shows the last te
 without a line end is shown when the task's output ends.
 
 A pipe ends when the task and every process that inherited it have ended. A process that left its
-task's process group could hold it open without a limit: so every wait for an end has one.
+task's process group could hold it open for ever: so every wait for an end has a limit.
 """
 
 from __future__ import annotations
 
 import collections
+import importlib.util
 import os
 import re
 import selectors
@@ -22,62 +27,80 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional, Sequence
 
-from tf1ps.compat import JsonStream, guard_streams, read_json_line, severity_of
-from tf1ps.launch.fork_server import TaskProcess
+from tf1ps.compat import TIMING, WARNING, JsonStream, guard_streams, read_json_line, severity_of
+from tf1ps.launch.job import TaskProcess
 from tf1ps.launch.stalls import Stalls
 
-# A longer line is shown in pieces; bytes.
-_LINE_LIMIT = 64 * 1024
-# Read from a pipe at once: everything that a pipe holds; bytes.
-_PIECE = 64 * 1024
-# Lines kept per task for the final report.
-_KEPT_LINES = 20
-# The size of a terminal that does not report its size.
-_COLUMNS, _ROWS = 80, 24
+_LINE_LIMIT = 64 * 1024  # bytes; a longer line is shown in pieces
+_PIECE = 64 * 1024  # bytes that are read at once: all that a pipe holds
+_KEPT_LINES = 20  # of each task, for the final report
+_COLUMNS, _ROWS = 80, 24  # of a terminal that does not report its size
+_SCREENFUL = 20  # lines that were shown last, which still stand on the screen
+_BAR = 20  # the width of a progress bar
 
-_PROGRESS = re.compile(r"(\d\d:\d\d:\d\d )?progress: ")  # the begin of such a line
+_TIME = r"(?:\d\d:\d\d:\d\d )?"
+_PROGRESS = re.compile(_TIME + "progress: ")  # the begin of such a line
+_STEP = re.compile(r"step (\d+)(?: of (\d+)| \((\d+)%\))")
+_TRACEBACK = "Traceback (most recent call last):"
+
+# What the screen leaves out: advice for names that tf1ps keeps, the files of a temporary model, the
+# checkpoint before the first step, the good end of each ps, and the addresses of the metrics, which
+# the launcher has printed.
+NOISE = re.compile(
+  r".*: UserWarning: `tf\.layers\.\w+` is deprecated|" + _TIME +
+  r"saved \S*(?:/tf1ps-model-\S+|\.ckpt-0) \(|"
+  r"ps \d+: the chief released this task: .*, exit code 0$|"
+  r"(?:(?:ps|worker) \d+|evaluator): metrics at http://")
+# The words of tasks that are ended because another has failed.
+CONSEQUENCES = re.compile(
+  r".*: ended by signal 15\b|" + _TIME + r"(?:signal 15: leaving$|the chief \S+ failed: |"
+  r"the other tasks could not be notified that this task is failed )")
 
 
 class Screen:
-  """Shows the lines of all tasks; on a terminal, one line per task below them.
+  """Shows the lines of all tasks; on a terminal in colours, with a line per task below them.
 
   Lines come from the thread that reads the tasks' output and from the main thread; a lock keeps
-  them whole. A line that cannot be shown never stops a job (see `guard_streams`): when the output
-  has no reader any more, or one at rest, the log files go on alone.
+  them whole. A line that cannot be shown never stops a job (see `guard_streams`): when the reader
+  of the output has gone, or rests, the log files go on alone.
+
+  Attributes:
+    count: how many lines were shown.
+    is_terminal: whether it draws the lines of tasks below the others.
+    is_json: whether each line becomes an object.
   """
 
   def __init__(self, log: Callable[[str], None] = print):
     """Creates a screen.
 
     Args:
-      log: shows one line, without line end. `print` stands for stdout, flushed after each line; if
+      log: shows a line, without line end. `print` stands for stdout, flushed after each line; if
         that is a terminal, the lines of the tasks are drawn again below each other line.
     """
+    self.count = 0
     self._log = log
     self._lock = threading.Lock()
     if log is print:
       guard_streams()
     self.is_terminal = log is print and is_terminal()
-    self._is_json = log is print and isinstance(sys.stdout, JsonStream)
+    self.is_json = log is print and isinstance(sys.stdout, JsonStream)
     self._tasks: Dict[str, str] = {}  # the texts below the other lines
     self._drawn = 0  # how many of them are on the terminal
+    if self.is_terminal:
+      from rich.console import Console
+
+      self._console = Console(file=sys.stdout, highlight=False)
 
   def line(self, text: str, severity: str = "INFO") -> None:
-    """Shows a line, above those of the tasks; `severity` is for JSON."""
-    with self._lock:
-      if self._is_json:
-        sys.stdout.log(text, severity=severity)
-        return
-      self._erase()
-      self._log(text)
-      self._draw()
-      if self._log is print:
-        sys.stdout.flush()
+    """Shows a line, above those of the tasks; `severity` is for JSON, and a colour."""
+    if not self.is_json and severity == "ERROR":
+      text = self._paint(text, "red")
+    self._show(text, severity)
 
   def task_line(self, name: str, line: str, record: Optional[dict] = None) -> None:
     """Shows a line of a task; `record` is its object if it is JSON."""
-    if not self._is_json:
-      self.line("[%s] %s" % (name, line))
+    if not self.is_json:
+      self._show("%s %s" % (self._paint("[%s]" % name, _color_of(name)), line))
       return
     fields = record or {"message": line, "severity": severity_of(line)}
     with self._lock:
@@ -109,6 +132,27 @@ class Screen:
       self._tasks = {}
       self._erase()
 
+  def _show(self, text, severity="INFO"):
+    with self._lock:
+      self.count += 1
+      if self.is_json:
+        sys.stdout.log(text, severity=severity)
+        return
+      self._erase()
+      self._log(text)
+      self._draw()
+      if self._log is print:
+        sys.stdout.flush()
+
+  def _paint(self, text, style) -> str:
+    if not self.is_terminal:
+      return text
+    from rich.text import Text
+
+    with self._console.capture() as painted:
+      self._console.print(Text(text, style), end="", soft_wrap=True)
+    return painted.get()
+
   def _erase(self):
     if self._drawn:
       sys.stdout.write("\r\x1b[%dA\x1b[J" % self._drawn)
@@ -124,20 +168,42 @@ class Screen:
     columns, rows = columns or _COLUMNS, rows or _ROWS
     # Lines that wrap, or leave the terminal, could not be erased.
     width = max(map(len, self._tasks))
-    lines = ["%s  %s" % (name.ljust(width), text) for name, text in self._tasks.items()]
-    if len(lines) > rows - 2:
-      more = len(lines) - max(1, rows - 3)
-      lines[-more:] = ["and %d more tasks" % more]
-    for line in lines:
-      encoding = sys.stdout.encoding or "ascii"
-      sys.stdout.write(line[:columns - 1].encode(encoding, "replace").decode(encoding) + "\n")
-    self._drawn = len(lines)
+    shown = list(self._tasks.items())[:rows - 2 if len(self._tasks) <= rows - 2 else
+                                      max(1, rows - 3)]
+    encoding = sys.stdout.encoding or "ascii"
+    for name, text in shown:
+      share = _share_of(text) if columns >= 2 * _COLUMNS // 3 else None
+      head, bar = name.ljust(width) + "  ", ""
+      if share is not None:
+        bar = ("\u2501" if encoding.lower().startswith("utf") else "=") * round(share * _BAR)
+      gap = " " * (_BAR - len(bar) + 2) if share is not None else ""
+      text = text.encode(encoding, "replace").decode(encoding)
+      text = text[:max(0, columns - 1 - len(head) - len(bar) - len(gap))]
+      sys.stdout.write("%s%s%s%s\n" % (
+        self._paint(head[:columns - 1], _color_of(name)), self._paint(bar, "green"), gap, text))
+    if len(shown) < len(self._tasks):
+      sys.stdout.write("and %d more tasks\n" % (len(self._tasks) - len(shown)))
+    self._drawn = len(shown) + (len(shown) < len(self._tasks))
+
+
+def _color_of(name: str) -> str:
+  return {"ps": "magenta", "evaluator": "yellow"}.get(name.split()[0], "cyan")
+
+
+def _share_of(text: str) -> Optional[float]:
+  """Returns the share of the work that is done, 0 to 1, as a task's progress has it; or None."""
+  match = _STEP.match(text)
+  if match is None:
+    return None
+  step, last, percent = match.groups()
+  return min(1.0, int(step) / max(1, int(last)) if last else int(percent) / 100)
 
 
 def is_terminal() -> bool:
-  """Whether stdout is a terminal that can erase lines."""
-  return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") not in (
-    None, "", "dumb")
+  """Whether stdout is a terminal that can erase lines, and rich is there to draw on it."""
+  return (sys.stdout is not None and sys.stdout.isatty()
+          and os.environ.get("TERM") not in (None, "", "dumb")
+          and importlib.util.find_spec("rich") is not None)
 
 
 def log_path(log_dir: str, name: str) -> str:
@@ -149,25 +215,32 @@ class Output:
   """Reads the output of tasks to its end, in a thread of its own."""
 
   def __init__(self, processes: Sequence[TaskProcess], screen: Screen, log_dir: Optional[str],
-               prefix: str = "tf1ps-local: "):
+               prefix: str = "tf1ps-local: ", folds: bool = False):
     """Starts reading the tasks' `output`, which this class closes; `log_dir` exists or is None.
 
-    `prefix` begins the launcher's own lines.
+    `prefix` begins the launcher's own lines. With `folds`, the screen leaves out noise and holds
+    tracebacks back.
     """
     self._screen, self._log_dir = screen, log_dir
+    self._folds = folds and not screen.is_json
+    self._is_ending = False
     self._shown = 0
+    self._lock = threading.Lock()  # for what is held back
     self._stalls = Stalls(prefix)
     self._streams: Dict[TaskProcess, _Stream] = {}
     self._new = collections.deque()  # streams that the thread does not read yet
     self._wake_read, self._wake_write = os.pipe()
     for process in processes:
-      self._add(process)
+      self.add(process)
     self._thread = threading.Thread(target=self._read, name="output", daemon=True)
     self._thread.start()
 
   def add(self, process: TaskProcess) -> None:
-    """Reads the output of one more process, which may be a later start of a task."""
-    self._add(process)
+    """Reads the output of a further process, which may be a later start of a task."""
+    self._screen.task(process.name, "running")
+    stream = _Stream(process, self._show, self._screen.line, self._log_dir)
+    self._streams[process] = stream
+    self._new.append(stream)
     os.write(self._wake_write, b"+")
 
   def wait_end(self, process: TaskProcess, limit: float) -> bool:
@@ -177,6 +250,31 @@ class Output:
   def last_lines(self, process: TaskProcess, n: int) -> List[str]:
     """Returns the last `n` lines of a process, or fewer, without progress lines."""
     return list(self._streams[process].kept)[-n:]
+
+  def is_on_screen(self, process: TaskProcess) -> bool:
+    """Whether the last line of a process was shown so lately that it still stands there."""
+    return self._screen.count - self._streams[process].shown_at <= _SCREENFUL
+
+  def begin_end(self) -> None:
+    """Another task has failed: leaves out its consequences, and keeps what is held back."""
+    self._is_ending = True
+
+  def take_held(self, process: TaskProcess) -> List[str]:
+    """Returns the traceback that is held back, with the lines below it; it is not shown then."""
+    with self._lock:
+      stream = self._streams[process]
+      held, stream.held = stream.held, []
+    return held
+
+  def show_held(self, process: TaskProcess) -> None:
+    """Shows what is held back of a process."""
+    for line in self.take_held(process):
+      self._show_now(self._streams[process], line, None)
+
+  def warnings(self) -> List[str]:
+    """Returns the warnings among the last lines of all processes."""
+    return [line for stream in list(self._streams.values()) for line in stream.kept
+            if line.startswith(WARNING)]
 
   def close(self, limit: float) -> None:
     """Waits for the ends, then reads the remainder, and stops.
@@ -190,6 +288,9 @@ class Output:
     self._wake_write = None
     # It hangs only in a screen that takes no line; then it stays behind, as a daemon.
     self._wait_while_lines_come(self._thread_ends, limit)
+    if not self._is_ending and not self._thread.is_alive():
+      for process in list(self._streams):
+        self.show_held(process)
 
   def _wait_while_lines_come(self, ends_within, limit):
     for _ in range(10):
@@ -206,12 +307,6 @@ class Output:
     self._thread.join(limit)
     return not self._thread.is_alive()
 
-  def _add(self, process):
-    self._screen.task(process.name, "running")
-    stream = _Stream(process, self._show, self._screen.line, self._log_dir)
-    self._streams[process] = stream
-    self._new.append(stream)
-
   def _read(self):
     with selectors.DefaultSelector() as selector:
       selector.register(self._wake_read, selectors.EVENT_READ, None)
@@ -222,7 +317,7 @@ class Output:
           selector.register(stream.descriptor, selectors.EVENT_READ, stream)
         for line in self._stalls.take(list(self._streams)):
           self._screen.line(line)
-        for key, _ in selector.select(self._stalls.left):
+        for key, _ in selector.select(self._show_due()):
           if key.data is None:
             stopped = not os.read(self._wake_read, _PIECE)
           elif not key.data.read():
@@ -233,20 +328,58 @@ class Output:
       stream.close()
     os.close(self._wake_read)
 
-  def _show(self, name, line, record):
+  def _show_due(self):
+    """Shows what was held back for long; returns the seconds until this is to be called again."""
+    lefts = [] if self._stalls.left is None else [self._stalls.left]
+    for process, stream in list(self._streams.items()):
+      if stream.held and not self._is_ending:
+        left = stream.held_until - time.monotonic()
+        if left <= 0:
+          self.show_held(process)
+        else:
+          lefts.append(left)
+    return min(lefts) if lefts else None
+
+  def _show(self, stream, line, record):
     self._shown += 1
-    self._stalls.note(name, line)
+    self._stalls.note(stream.name, line)
+    if self._folds and (self._is_noise(stream, line) or self._hold(stream, line)):
+      return
+    self._show_now(stream, line, record)
+
+  def _show_now(self, stream, line, record):
     show = self._screen.progress if _PROGRESS.match(line) else self._screen.task_line
-    show(name, line, record)
+    show(stream.name, line, record)
+    stream.shown_at = self._screen.count
+
+  def _is_noise(self, stream, line):
+    """Whether a line is noise, or the line of code below such a warning."""
+    below, stream.is_noise = stream.is_noise, bool(NOISE.match(line))
+    return stream.is_noise or (below and line.startswith("  ")) or (
+      self._is_ending and bool(CONSEQUENCES.match(line)))
+
+  def _hold(self, stream, line):
+    """Holds back a traceback and the lines that come at once below it."""
+    with self._lock:
+      if not stream.held and line != _TRACEBACK:
+        return False
+      if not stream.held:
+        stream.held_until = time.monotonic() + TIMING.traceback_limit
+      stream.held.append(line)
+    return True
 
 
 class _Stream:
-  """One task's pipe, log file, and incomplete last line."""
+  """A task's pipe, log file, and incomplete last line."""
 
   def __init__(self, process, show, complain, log_dir):
     self.descriptor = process.output
     self.ended = threading.Event()
     self.kept = collections.deque(maxlen=_KEPT_LINES)
+    self.held: List[str] = []  # lines that are not shown yet
+    self.held_until = 0.0
+    self.is_noise = False  # whether the last line was noise
+    self.shown_at = 0  # the screen's count at the last line
     self.name = process.name
     self._show, self._complain = show, complain
     self._line = b""
@@ -255,11 +388,11 @@ class _Stream:
       path = log_path(log_dir, process.name)
       self._log = open(path, "ab", buffering=0)
       self._write_log(("%s---- %s, process %d, started %s ----\n" % (
-          "\n" if self._log.tell() else "", process.name, process.pid,
-          time.strftime("%Y-%m-%d %H:%M:%S"))).encode("utf-8"))
+        "\n" if self._log.tell() else "", process.name, process.pid,
+        time.strftime("%Y-%m-%d %H:%M:%S"))).encode("utf-8"))
 
   def read(self):
-    """Reads one piece; returns its length, 0 at the end."""
+    """Reads a piece; returns its length, 0 at the end."""
     piece = os.read(self.descriptor, _PIECE)
     self._write_log(piece)
     *lines, self._line = (self._line + piece).split(b"\n")
@@ -290,7 +423,7 @@ class _Stream:
     text = text if record is None else record["message"]
     if not _PROGRESS.match(text):
       self.kept.extend(text.split("\n"))
-    self._show(self.name, text, record)
+    self._show(self, text, record)
 
   def _write_log(self, piece):
     if self._log is None:

@@ -1,15 +1,15 @@
-"""Free TCP ports for the tasks of one job on this machine.
+"""Free TCP ports for the tasks of a job on this machine.
 
 1. Candidates are drawn at random below the ephemeral range: the kernel gives ports of that range
-   to outgoing connections, so that one of them could be taken before a server binds it. (With too
-   little room below, candidates are above the range; with too little there, any port from 1024 on.)
+   to outgoing connections, and could do so before a server binds it. (With too little room below,
+   candidates are above the range; with too little there, any port from 1024 on.)
 2. Each candidate is bound to every interface, as TensorFlow's servers do: a port that is free on
    127.0.0.1 only would fail later.
 3. All stay bound until there are enough; then all are closed together.
 
 Between closing here and binding in the task, another process may still take a port. With some
-20,000 candidates two launchers seldom draw the same one; a task that finds its port taken reports
-that by its exit code, and the launcher draws again.
+20,000 candidates two launchers seldom draw the same port. A task whose port is taken reports that
+by its exit code, and the launcher draws again.
 """
 
 from __future__ import annotations
@@ -19,16 +19,13 @@ import random
 import socket
 from typing import List
 
-# Servers of the system and of other projects like the ports below this one.
-_FIRST = 10000
+_FIRST = 10000  # servers of the system and of other projects like the ports below
 _LAST = 65535
-# A range with fewer ports than this would let two launchers meet often.
-_ROOM = 2000
+_ROOM = 2000  # ports; in a smaller range two launchers would often meet
 # IANA's ephemeral range, which most systems use, where the kernel's cannot be read.
 _IANA_EPHEMERAL = (49152, 65535)
 _EPHEMERAL_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
-# The family exists but has no address here (IPv6 is off).
-_NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # the family has no address here
 
 
 def find_free_ports(n, candidates=None):
@@ -40,11 +37,11 @@ def find_free_ports(n, candidates=None):
       the ephemeral range.
 
   Raises:
-    ValueError: if `n` is not an int of 0 or more.
-    RuntimeError: if the candidates end before `n` of them were free.
+    ValueError: `n` is not an int of 0 or more.
+    RuntimeError: the candidates end before `n` of them were free.
   """
   if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-    raise ValueError("The number of ports must be an int of 0 or more, not %r." % (n,))
+    raise ValueError("the number of ports must be an int of 0 or more, got %r" % (n,))
   if candidates is None:
     low, high = candidate_range(*ephemeral_range())
     candidates = random.SystemRandom().sample(range(low, high + 1), high - low + 1)
@@ -57,8 +54,8 @@ def find_free_ports(n, candidates=None):
       if bound is not None:
         sockets.append(bound)
     if len(sockets) < n:
-      raise RuntimeError(
-          "Only %d of %d TCP ports could be found free on this machine." % (len(sockets), n))
+      raise RuntimeError("only %d of %d TCP ports are free on this machine: end servers that are "
+                         "not needed" % (len(sockets), n))
     return [bound.getsockname()[1] for bound in sockets]
   finally:
     for bound in sockets:
@@ -66,14 +63,7 @@ def find_free_ports(n, candidates=None):
 
 
 def find_free_addresses(n: int) -> List[str]:
-  """Returns `n` addresses 127.0.0.1:PORT, each with a port by `find_free_ports`.
-
-  Args:
-    n: int, 0 or more.
-
-  Raises:
-    ValueError, RuntimeError: as `find_free_ports` does.
-  """
+  """Returns `n` addresses 127.0.0.1:PORT; arguments and errors are those of `find_free_ports`."""
   return ["127.0.0.1:%d" % port for port in find_free_ports(n)]
 
 
@@ -101,7 +91,7 @@ def candidate_range(first, last):
 
 def _bind(port):
   """Returns a socket bound to `port` on every interface, or None if it is not free."""
-  # A dual-stack socket, as gRPC's, meets holders of either family; without IPv6, IPv4 alone.
+  # A dual-stack socket, as gRPC's, meets sockets of either family; without IPv6, IPv4 alone.
   for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
     try:
       bound = socket.socket(family, socket.SOCK_STREAM)

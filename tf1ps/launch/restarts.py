@@ -8,9 +8,9 @@ The launcher starts it at the same address, with the same flags:
   EXIT_PORT_TAKEN, the first start  no: the launcher starts all tasks with other ports
   any other failure or signal       yes, `max_restarts` times per task
 
-The pause before a restart doubles from one to the next, up to a limit. It begins anew after a start
-that has lived for `TIMING.restart_reset` seconds; the count of restarts does not. The launcher ends
-or starts no task by this once it is asked to stop, or once a failure ends the job.
+The first restart comes at once, the second after `TIMING.restart_pause`, and each next pause is
+twice as long, up to a limit. After a start that has lived for `TIMING.restart_reset` seconds the
+pauses begin anew; the count of restarts does not.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import time
 from typing import Dict, Optional
 
 from tf1ps.compat import EXIT_PORT_TAKEN, EXIT_REFUSED, EXIT_RELEASED, TIMING
-from tf1ps.launch.fork_server import TaskProcess
+from tf1ps.launch.job import TaskProcess
 
 
 class _Task:
-  """The starts of one task."""
+  """The starts of a task."""
 
   def __init__(self):
     self.restarts = 0
     self.started = time.monotonic()
-    self.pause = TIMING.restart_pause  # before the next restart
+    self.pause = 0.0  # before the next restart
     self.first: Optional[TaskProcess] = None  # the first failure since a start that lived long
     self.last: Optional[TaskProcess] = None  # the last failure
 
@@ -56,10 +56,10 @@ class Restarts:
     self._tasks.setdefault(name, _Task()).started = time.monotonic()
 
   def pause_after(self, process: TaskProcess) -> Optional[float]:
-    """Counts a failure; returns the seconds until its restart, None if there is none."""
+    """Counts a failure; returns the seconds until the restart, or None without a restart."""
     task = self._tasks[process.name]
     if time.monotonic() - task.started >= TIMING.restart_reset:
-      task.pause, task.first = TIMING.restart_pause, None
+      task.pause, task.first = 0.0, None
     task.last = process
     if task.first is None or task.first.exit_code == EXIT_RELEASED:
       task.first = process
@@ -67,7 +67,8 @@ class Restarts:
     if comes_again or task.restarts >= self._max_restarts:
       return None
     task.restarts += 1
-    pause, task.pause = task.pause, min(2 * task.pause, TIMING.longest_restart_pause)
+    pause, task.pause = task.pause, max(
+      TIMING.restart_pause, min(2 * task.pause, TIMING.longest_restart_pause))
     return pause
 
   def count(self, name: str) -> int:
@@ -80,5 +81,6 @@ class Restarts:
     return task.first if task.first is not None and task.last is process else process
 
   def say(self, name: str, pause: float) -> str:
-    """Returns "restart 2 of 5 in 2 s"."""
-    return "restart %d of %d in %g s" % (self.count(name), self._max_restarts, pause)
+    """Returns "restart 1 of 5 at once", "restart 3 of 5 in 2 s"."""
+    return "restart %d of %d %s" % (
+      self.count(name), self._max_restarts, "in %g s" % pause if pause else "at once")

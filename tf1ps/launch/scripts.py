@@ -1,6 +1,6 @@
-"""Runs all tasks of one script on this machine, each in a process of its own.
+"""Runs all tasks of a script on this machine, each in a process of its own.
 
-A script that is one task of a cluster takes its role and the cluster's addresses as arguments.
+A script that is a task of a cluster takes its role and the cluster's addresses as arguments.
 Called without arguments, it can choose the addresses and start all of its tasks:
 
 1. Each task is a fork of this process that calls the script's `main` with arguments of its own. So
@@ -22,10 +22,10 @@ import signal
 import sys
 import tempfile
 import time
-from typing import Callable, List, Optional
+from typing import Any, Callable, List, Optional
 
-from tf1ps.cluster import ENDING_SIGNALS, SignalQueue
-from tf1ps.compat import EXIT_FAILED, TIMING, signal_exit_code
+from tf1ps.cluster import SignalQueue
+from tf1ps.compat import ENDING_SIGNALS, EXIT_FAILED, TIMING, signal_exit_code
 from tf1ps.launch import task_main
 
 _is_task = False  # a process global: whether this process is a task of `run_together`
@@ -38,27 +38,27 @@ def run_together(main: Callable[[], Optional[int]], *argument_lists: List[str]) 
 
   Args:
     main: the script's function, which reads `sys.argv`.
-    *argument_lists: lists of strings, the arguments of one process each. The first process should
-      be one whose lines a user wants to see as they come.
+    *argument_lists: lists of strings, the arguments of a process each. A user sees the lines of
+      the first process as they come.
 
   Raises:
-    ValueError: there is no list, or one has other elements than strings.
+    ValueError: no list is given, or a list has other elements than strings.
     RuntimeError: a task calls it, because `main` does not see in its arguments which task it is.
     SystemExit: a task failed: with its exit code; or this process got signal n: with 128 + n. No
       task runs any more.
   """
   for arguments in argument_lists or [None]:
     if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
-      raise ValueError("run_together needs lists of strings, not %r." % (arguments,))
+      raise ValueError("run_together needs lists of strings, got %r" % (arguments,))
   if _is_task:
-    raise RuntimeError("the task with the arguments %r called run_together again. Give each task "
-                       "arguments that tell main which task it is." % (sys.argv[1:],))
-  # Before the first task, whose own lines on standard error could come within one of these.
+    raise RuntimeError("the task with the arguments %r called run_together again: give each task "
+                       "arguments that tell main which task it is" % (sys.argv[1:],))
+  # Before the first task, whose own lines on standard error could come within these.
   sys.stderr.write("".join(
     "%d$ python %s\n" % (number, " ".join(map(shlex.quote, sys.argv[:1] + arguments)))
     for number, arguments in enumerate(argument_lists, 1)))
   sys.stderr.flush()
-  tasks = []
+  tasks: List[Any] = []
   with SignalQueue() as signals:  # before the first task: a signal may come while they are started
     try:
       for arguments in argument_lists:
@@ -82,7 +82,8 @@ def _wait(tasks, signals):
       shown += 1
       continue
     signals.take()
-    if deadline is None and (signals.received or any(task.has_failed() for task in tasks)):
+    if deadline is None and (signals.received or any(
+        not task.is_running() and task.end() for task in tasks)):
       deadline = time.monotonic() + TIMING.script_tasks_end_limit
       for task in tasks if signals.received else []:
         task.signal(signals.received[0])
@@ -92,7 +93,7 @@ def _wait(tasks, signals):
 
 
 class _Task:
-  """One process, and the file for its output, if it does not go to standard output."""
+  """A process, and the file for its output, if it does not go to standard output."""
 
   def __init__(self, main, arguments, output):
     self._output, self._exit_code = output, None
@@ -114,9 +115,6 @@ class _Task:
         self._exit_code = signal_exit_code(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (
           os.WEXITSTATUS(status))
     return self._exit_code is None
-
-  def has_failed(self):
-    return not self.is_running() and self._exit_code != 0
 
   def signal(self, number):
     if self.is_running():

@@ -13,7 +13,7 @@ import time
 from typing import Dict, Iterable, List, Optional
 
 from tf1ps.compat import TIMING
-from tf1ps.launch.fork_server import TaskProcess
+from tf1ps.launch.job import TaskProcess
 
 _STALLED = re.compile(r"(?:\d\d:\d\d:\d\d )?stalled: (?:\S+ has )?(.*)")
 
@@ -27,11 +27,11 @@ class Stalls:
     self._due: Optional[float] = None
 
   def note(self, name: str, line: str) -> None:
-    """Takes a line of a task; one that tells of no stall changes nothing."""
-    found = _STALLED.match(line)
-    if found is None:
+    """Takes a line of a task, which may be about another thing than a stall."""
+    stall = _STALLED.match(line)
+    if stall is None:
       return
-    self._texts[name] = found.group(1)
+    self._texts[name] = stall.group(1)
     if self._due is None:
       self._due = time.monotonic() + TIMING.stalls_pause
 
@@ -41,7 +41,7 @@ class Stalls:
     return None if self._due is None else max(0.0, self._due - time.monotonic())
 
   def take(self, processes: Iterable[TaskProcess]) -> List[str]:
-    """Returns the table's lines if it is due, once; else none.
+    """Returns the table's lines if it is due, once; else [].
 
     Args:
       processes: of all tasks, in the order of the table.

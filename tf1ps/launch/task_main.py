@@ -37,8 +37,9 @@ import traceback
 from tf1ps import links
 from tf1ps.compat import EXIT_FAILED
 
-# In the environment of a task: the directory with which it gets encrypted links.
-TLS_VARIABLE = "TF1PS_TLS_DIR"
+# Of the environment of a task.
+TLS_VARIABLE = "TF1PS_TLS_DIR"  # the directory of certificates, for encrypted links
+TITLE_VARIABLE = "TF1PS_TITLE"  # such as "tf1ps ps 0 digits"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -60,7 +61,7 @@ def become_task(fork_server, launcher_pipe, output, env, payload):
     fork_server: process id of the parent.
     launcher_pipe: file descriptor for `watch_launcher`.
     output: file descriptor of the pipe for stdout and stderr.
-    env: dict of environment variables; None removes one.
+    env: dict of environment variables; None removes a variable.
     payload: pickle of (function, args).
   """
   code = EXIT_FAILED
@@ -69,8 +70,10 @@ def become_task(fork_server, launcher_pipe, output, env, payload):
     os.dup2(output, 2)
     os.close(output)
     os.setpgid(0, 0)
+    if env.get(TITLE_VARIABLE):
+      show_title(env[TITLE_VARIABLE])
     if env.get(TLS_VARIABLE):
-      # While there is one thread; and new credentials would undo what comes next.
+      # Before there are threads; and new credentials would undo what comes next.
       links.enter(env[TLS_VARIABLE])
     die_with_parent(fork_server)
     watch_launcher(launcher_pipe)
@@ -79,6 +82,18 @@ def become_task(fork_server, launcher_pipe, output, env, payload):
     traceback.print_exc()
   finally:
     os._exit(code)
+
+
+def show_title(title: str) -> None:
+  """Has ps and top show a title in place of this process's command line, and of no variable."""
+  os.environ["SPT_NOENV"] = "1"  # it would write over the environment that /proc shows
+  try:
+    import setproctitle
+    setproctitle.setproctitle(title)
+  except ImportError:
+    pass  # a convenience: a task runs without it
+  finally:
+    del os.environ["SPT_NOENV"]
 
 
 def call(function, *args) -> int:
@@ -91,7 +106,7 @@ def call(function, *args) -> int:
     return _exit_code(function(*args))
   except SystemExit as error:
     if error.code is None or isinstance(error.code, int):
-      return (error.code or 0) & 0xFF  # As the interpreter does.
+      return (error.code or 0) & 0xFF  # as the interpreter does
     sys.stderr.write("%s\n" % (error.code,))
     return EXIT_FAILED
   except BaseException as error:
@@ -110,7 +125,6 @@ def _print_traceback(error):
 
 
 def _run(env, payload):
-  """Runs the task in this process; returns its result."""
   reset_inherited()
   for name, value in env.items():
     if value is None:
@@ -136,10 +150,9 @@ def reset_inherited():
 
 
 def _exit_code(result):
-  """Returns a function's result as an exit code; None is 0."""
   code = 0 if result is None else operator.index(result)
   if not 0 <= code <= 255:
-    raise ValueError("A task returns an exit code of 0 to 255, not %d." % code)
+    raise ValueError("a task must return an exit code of 0 to 255, got %d" % code)
   return code
 
 
@@ -149,7 +162,7 @@ def flush():
     try:
       stream.flush()
     except (OSError, ValueError):
-      pass  # The stream or the pipe's other end is closed.
+      pass  # the stream or the pipe's other end is closed
   ctypes.CDLL(None).fflush(None)
 
 

@@ -198,7 +198,7 @@ def _rate(runs) -> float:
 
 def mean_loss(runs: Sequence[NotedRun], examples: int) -> float:
   """Returns the mean loss of the second half of a worker's first examples."""
-  found = [run.loss for run in runs if examples / 2 <= run.examples <= examples]
-  return statistics.mean(found) if found else float("nan")
+  losses = [run.loss for run in runs if examples / 2 <= run.examples <= examples]
+  return statistics.mean(losses) if losses else float("nan")
 
 

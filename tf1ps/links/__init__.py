@@ -5,8 +5,8 @@ namespace of its own, where nobody reaches its port, and a process beside it sta
 *sidecar*. It carries each connection of the task, in both directions, over mutual TLS.
 
     a task                                          another task
-    gRPC --> CONNECT proxy of its sidecar --TLS--> sidecar of the other one --> its port
-    [ in its namespace ]  [ outside ]              [ outside ]        [ in its namespace ]
+    gRPC --> CONNECT proxy of its sidecar --TLS--> its sidecar --> its port
+    [ in its namespace ]  [ outside ]              [ outside ]     [ in its namespace ]
 
 1. `enter` starts the sidecar and moves this process into a new namespace.
 2. A socket belongs to the namespace that it was made in, wherever it is used. So the task makes
@@ -26,8 +26,9 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "authority": ["AuthorityError", "make_certificates"],
-  "entrance": ["SidecarError", "deliver", "enter", "is_inside", "listen", "on_lost", "relay"],
   "identity": ["Identity", "IdentityError"],
+  "network_namespace": ["NamespaceError", "check_namespaces"],
   "sidecar": ["LinkError"],
-  "namespace": ["NamespaceError", "check_namespaces"],
+  "task_side": [
+    "SidecarError", "deliver", "enter", "is_inside", "listen", "on_lost", "relay", "silence_grpc"],
 })

@@ -1,7 +1,7 @@
 """Makes the authority of a job, and certificates that it signs. Needs the library cryptography.
 
     FOLDER/authority/ca.pem, key.pem    the authority; whoever has its key can join the job
-    FOLDER/NAME/cert.pem, key.pem, ca.pem    what --tls_dir takes, one folder per certificate
+    FOLDER/NAME/cert.pem, key.pem, ca.pem    what --tls_dir takes, a folder per certificate
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import warnings
 from typing import List, Sequence
 
 from tf1ps.compat import Error
-from tf1ps.links.identity import AUTHORITY, CERTIFICATE, KEY
+from tf1ps.links.identity import AUTHORITY, CERTIFICATE, KEY, IdentityError, check_access
 
 _AUTHORITY_FOLDER = "authority"
 _AUTHORITY_DAYS = 3650
@@ -31,17 +31,17 @@ def make_certificates(folder: str, groups: Sequence[Sequence[str]], days: float)
 
   Args:
     folder: of the authority, and of the folders that are made.
-    groups: the hosts that each certificate names: names or IP addresses. The first one names its
-      folder. A certificate that is there is replaced: a running task takes the new one. The new one
-      must name all hosts of the old one.
+    groups: the hosts that each certificate names: names or IP addresses. The first host names the
+      folder. A certificate that is there is replaced, also for a running task; the new certificate
+      must name all its hosts.
     days: how long the certificates are valid.
 
   Returns:
     The folders of the certificates.
 
   Raises:
-    AuthorityError: cryptography is missing, a host is no host, a file cannot be used, or a
-      certificate would lose a host.
+    AuthorityError: cryptography is missing, a host is not a name or an address, a file cannot be
+      used, or a certificate would lose a host.
   """
   if not 0 < days <= _MOST_DAYS:
     raise AuthorityError("days must be above 0 and at most %d, got %r" % (_MOST_DAYS, days))
@@ -69,7 +69,7 @@ def _check_host(host: str) -> None:
       ipaddress.ip_address(host)
     except ValueError:
       raise AuthorityError(
-        "%r is no host: give a name or an IP address, without a port" % host) from None
+        "%r is not a host: give a name or an IP address, without a port" % host) from None
 
 
 class _Library:
@@ -88,13 +88,16 @@ class _Library:
     self._x509, self._hashes, self._serialization, self._ec = x509, hashes, serialization, ec
 
   def authority(self, folder):
-    """Returns (certificate, key) of the authority in a folder; makes it if there is none."""
+    """Returns (certificate, key) of the authority in a folder; makes it if it is missing."""
     paths = [os.path.join(folder, name) for name in (AUTHORITY, KEY)]
     if any(map(os.path.exists, paths)):
       try:
         with open(paths[0], "rb") as certificate, open(paths[1], "rb") as key:
+          check_access(key)
           return (self._x509.load_pem_x509_certificate(certificate.read()),
                   self._serialization.load_pem_private_key(key.read(), None))
+      except IdentityError as error:
+        raise AuthorityError(str(error)) from error
       except (ValueError, TypeError) as error:
         raise AuthorityError("the authority in %s cannot be used: %s" % (folder, error)) from error
     key = self._ec.generate_private_key(self._ec.SECP256R1())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import ssl
+import stat
 import time
 from typing import Optional
 
@@ -21,8 +23,8 @@ class IdentityError(Error, RuntimeError):
 class Identity:
   """The three files of a folder.
 
-  `contexts` reads them again when one of them has changed, so that they can be renewed while the
-  task runs.
+  `contexts` reads them again when a file has changed, so that they can be renewed while the task
+  runs.
 
   Attributes:
     folder: its absolute path.
@@ -64,17 +66,18 @@ class Identity:
     Raises:
       IdentityError: names the file, what is wrong with it, and what to do.
     """
-    client, server, found = self._shake()
+    client, server, certificate = self._shake()
     if host is not None:
       client.check_hostname = True
       try:
         _handshake(client, server, host)
       except ssl.SSLError as error:
-        names = ", ".join(name for _, name in found.get("subjectAltName", ())) or "no host"
+        names = ", ".join(name for _, name in certificate.get("subjectAltName", ())) or "no host"
         raise IdentityError(
-          "%s does not name %s, the host of this task in the cluster: it names %s. Make one with "
-          "tf1ps-certs that does." % (self.path(CERTIFICATE), host, names)) from error
-    return found["notAfter"]
+          "%s does not name %s, the host of this task in the cluster: it names %s. Make a "
+          "certificate for this host with tf1ps-certs." % (
+            self.path(CERTIFICATE), host, names)) from error
+    return certificate["notAfter"]
 
   def warning(self) -> Optional[str]:
     """Says that the certificate on the disk ends soon; None if it does not.
@@ -84,20 +87,20 @@ class Identity:
     Raises:
       IdentityError: as `check`.
     """
-    _, _, found = self._shake()
-    begin, end = (ssl.cert_time_to_seconds(found[name]) for name in ("notBefore", "notAfter"))
+    _, _, certificate = self._shake()
+    begin, end = (ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter"))
     left = end - time.time()
     if left > min(_WEEK, (end - begin) / 10):
       return None
     return "%s ends on %s, in %.1f hours: replace it by tf1ps-certs before" % (
-      self.path(CERTIFICATE), found["notAfter"], left / 3600)
+      self.path(CERTIFICATE), certificate["notAfter"], left / 3600)
 
   def _read_stamp(self):
     try:
-      found = [os.stat(self.path(name)) for name in FILES]
+      stats = [os.stat(self.path(name)) for name in FILES]
     except OSError as error:
       raise self._missing(error) from error
-    return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
+    return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in stats]
 
   def _shake(self):
     """Loads the files and tries them; returns both contexts and the certificate as a dict."""
@@ -124,32 +127,49 @@ class Identity:
     self._read_stamp()  # an error of `ssl` does not name the file
     for name in FILES:
       try:
-        with open(self.path(name), "rb"):
-          pass
+        with open(self.path(name), "rb") as file:
+          if name == KEY:
+            check_access(file)
       except OSError as error:
         raise self._missing(error) from error
     try:
       context.load_verify_locations(self.path(AUTHORITY))
     except (ssl.SSLError, ValueError) as error:
-      raise IdentityError("%s is no certificate in PEM format (%s)" % (
+      raise IdentityError("%s is not a certificate in PEM format (%s)" % (
         self.path(AUTHORITY), error)) from error
     try:
       context.load_cert_chain(self.path(CERTIFICATE), self.path(KEY), password=lambda: "")
     except (ssl.SSLError, ValueError) as error:
-      if "KEY_VALUES_MISMATCH" in str(error):
+      if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
         raise IdentityError("%s is not the key of %s" % (
           self.path(KEY), self.path(CERTIFICATE))) from error
       raise IdentityError(
-        "%s and %s are no certificate and its key without a passphrase, in PEM format (%s)" % (
+        "%s and %s must be a certificate and its key without a passphrase, in PEM format (%s)" % (
           self.path(CERTIFICATE), self.path(KEY), error)) from error
     return context
+
+
+def check_access(key) -> None:
+  """Raises IdentityError if more users than its owner can read or write the file of a key.
+
+  The group may read a file of another user: so Kubernetes gives root's secret to a task (fsGroup).
+
+  Args:
+    key: the open file.
+  """
+  status = os.fstat(key.fileno())
+  forbidden = 0o066 if status.st_uid == os.geteuid() else 0o026
+  if status.st_mode & forbidden:
+    raise IdentityError(
+      "%s has mode %04o: more users than its owner can read or change it. Run: chmod 600 %s" % (
+        key.name, stat.S_IMODE(status.st_mode), shlex.quote(key.name)))
 
 
 def explain(error: ssl.SSLError) -> str:
   """Says what is wrong with a certificate, as the rest of a sentence."""
   code = getattr(error, "verify_code", None)
   if code == _EXPIRED:
-    return "has expired: make another one with tf1ps-certs"
+    return "has expired: make another certificate with tf1ps-certs"
   if code == _NOT_YET:
     return "is not valid yet: compare the clocks of the machines"
   if code in (_HOST, _ADDRESS):

@@ -1,8 +1,8 @@
-"""Carries bytes between a plain connection and one over TLS, both ways, until one of them ends.
+"""Carries bytes between a plain and a TLS connection, both ways, until either ends.
 
-One thread has one pair. Both sockets are non-blocking, and a direction is not read while its bytes
-still wait to be written: so memory is bounded, and a slow direction does not hold up the other one.
-TLS runs in memory, so that one call of the system moves many records of 16 KB.
+Each pair has a thread. Both sockets are non-blocking, and a direction is not read while its bytes
+still wait to be written: so memory is bounded, and a slow direction does not hold up the other.
+TLS runs in memory, so that a call of the system moves many records of 16 KB.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Sealed(Plain):
       host: that was dialled.
 
     Raises:
-      ssl.SSLError, OSError: there is no link.
+      ssl.SSLError, OSError: the handshake failed.
     """
     self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     self._tls = context.wrap_bio(
@@ -147,15 +147,14 @@ class Sealed(Plain):
       self.socket.sendall(data)
 
   def read_byte(self) -> bytes:
-    """Waits for one byte; only before the connection is pumped."""
+    """Waits for a byte; only before the connection is pumped."""
     return self.wait_for(lambda: self._tls.read(1))
 
   def write_byte(self, byte: bytes) -> None:
-    """Sends one byte; only before the connection is pumped."""
+    """Sends a byte; only before the connection is pumped."""
     self.wait_for(lambda: self._tls.write(byte))
 
   def take(self, room):
-    """See `Plain`."""
     try:
       count = self.socket.recv_into(self._raw)
     except BlockingIOError:
@@ -166,7 +165,6 @@ class Sealed(Plain):
     return self.take_rest(room)
 
   def take_rest(self, room):
-    """See `Plain`."""
     count = 0
     try:
       while self._incoming.pending or self._tls.pending():
@@ -182,7 +180,6 @@ class Sealed(Plain):
     return count or None
 
   def put(self, data):
-    """See `Plain`."""
     self._tls.write(data)
     super().put(self._outgoing.read())
 
@@ -191,7 +188,6 @@ class Sealed(Plain):
     self.pending = memoryview(before + data)
 
   def close(self):
-    """See `Plain`; says that it closes."""
     try:
       self._tls.unwrap()
     except (ssl.SSLError, OSError):
@@ -202,26 +198,26 @@ class Sealed(Plain):
 
 
 def pump(left: Plain, right: Plain) -> None:
-  """Carries bytes both ways until one side ends; closes both."""
-  one = _Pump(left, right)
-  _running.add(one)
+  """Carries bytes both ways until a side ends; closes both."""
+  pair = _Pump(left, right)
+  _running.add(pair)
   try:
-    one.run()
+    pair.run()
   except OSError:  # an ssl.SSLError, too
     pass
   finally:
     left.close()
     right.close()
-    _running.discard(one)
+    _running.discard(pair)
 
 
 def is_at_rest() -> bool:
   """Whether no pair of this process holds bytes that it has still to carry."""
-  return not any(one.has_bytes() for one in list(_running))
+  return not any(pair.has_bytes() for pair in list(_running))
 
 
 class _Pump:
-  """The loop of one pair."""
+  """The loop of a pair."""
 
   def __init__(self, left, right):
     self._poll = select.poll()
@@ -231,10 +227,11 @@ class _Pump:
 
   def has_bytes(self) -> bool:
     """Whether bytes wait in it, or at it; called by another thread."""
-    sides = [side for side, _, _ in self._sides.values()]
+    sides, poll = [side for side, _, _ in self._sides.values()], select.poll()
     try:
-      return any(side.pending is not None for side in sides) or bool(
-        select.select([side.socket for side in sides], [], [], 0)[0])
+      for side in sides:
+        poll.register(side.socket, select.POLLIN)
+      return any(side.pending is not None for side in sides) or bool(poll.poll(0))
     except (OSError, ValueError):  # it has just ended
       return False
 

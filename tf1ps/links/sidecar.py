@@ -2,16 +2,17 @@
 
 The task starts it, and talks with it over two pairs of Unix sockets that nobody else can open:
 
-    control: {"listen": [host, port]} or {"relay": [host, port], "inner": port}, and the answer
-             {"error": text}, "" where there is none; {"deliver": true}, which is answered when
-             nothing waits to be carried
-    feed:    sockets of the task's namespace, as descriptors: first the one on which its proxy
-             listens, then spare ones for calls to the task's own port. The sidecar asks for more
+    control: {"hosts": [host, ...]} of the job, {"listen": [host, port]} or {"relay": [host, port],
+             "inner": port}, and the answer {"error": text}, "" after success;
+             {"deliver": true}, which is answered when nothing waits to be carried
+    feed:    sockets of the task's namespace, as descriptors: first the listening socket of its
+             proxy, then spare sockets for calls to the task's own port. The sidecar asks for more
              by {"need": number}, and has the task log a line by {"say": text}.
 
 A connection to the proxy begins with gRPC's "CONNECT host:port". The sidecar dials that address
-over TLS. The other sidecar calls its task, and answers "+", or "-" if nobody listens there. Only
-then the proxy says 200; gRPC shows any other status to the caller (compat/worker_service.py).
+over TLS. The other sidecar (see callers.py) calls its task, and answers "+", or "-" if nobody
+listens there. Only then the proxy says 200; gRPC shows any other status to the caller
+(compat/worker_service.py).
 
 It ends with its task, after it has delivered what the task sent last. It has a session of its own,
 and ignores signals: what ends a task's group must not cut the links on which the task still saves.
@@ -35,7 +36,9 @@ from typing import Dict, List
 
 from tf1ps.compat import (
   LINK_CERTIFICATE,
+  LINK_CLOSED,
   LINK_NO_HOST,
+  LINK_NO_SERVER,
   LINK_NO_TLS,
   LINK_REFUSED,
   LINK_REFUSES_US,
@@ -43,12 +46,14 @@ from tf1ps.compat import (
   TIMING,
   Error,
 )
+from tf1ps.links.callers import Callers
 from tf1ps.links.identity import Identity, IdentityError, explain
 from tf1ps.links.pump import Plain, Sealed, is_at_rest, pump
 
 SPARES = 48  # sockets at hand; a task may hold Python's lock for seconds
 _LOW = 24
-_MOST_SHAKING = 200  # handshakes at a time; a further caller is closed
+_MOST_RELAYED = 128  # connections to the metrics at a time: their server chooses those that leave
+_AT_ONCE = 64  # connections that are accepted before anything else is looked at
 _LONGEST_HEAD = 8192  # bytes of a request to the proxy
 _BACKLOG = 512
 _PLUS, _MINUS = b"+", b"-"
@@ -99,13 +104,13 @@ def receive(connection: socket.socket):
   return (json.loads(data.decode("utf-8")) if data else None), list(numbers)
 
 
-def send(connection: socket.socket, value, sockets=()) -> None:
+def send(connection: socket.socket, value, sockets=(), flags: int = 0) -> None:
   """Sends a message with sockets."""
   extra = []
   if sockets:
     extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
               array.array("i", [each.fileno() for each in sockets]))]
-  connection.sendmsg([json.dumps(value).encode("utf-8")], extra)
+  connection.sendmsg([json.dumps(value).encode("utf-8")], extra, flags)
 
 
 def _is_loopback(host: str) -> bool:
@@ -130,8 +135,6 @@ def _listen(family, address) -> socket.socket:
 
 
 class _Sidecar:
-  """The sidecar's state and its loop."""
-
   def __init__(self, control, feed, identity: Identity, parent: int):
     self._control, self._feed, self._identity, self._parent = control, feed, identity, parent
     self._lock = threading.Condition()
@@ -140,9 +143,12 @@ class _Sidecar:
     self._own = ("", 0)  # this task's host and port, once it listens
     self._said: Dict[str, float] = {}  # when a line was logged last
     self._threads = 0
-    self._shaking = threading.BoundedSemaphore(_MOST_SHAKING)
+    self._relayed = threading.BoundedSemaphore(_MOST_RELAYED)
     self._reload = threading.Lock()
     self._selector = selectors.DefaultSelector()
+    self._callers = Callers(
+      self._selector, lambda caller: self._start(self._serve_peer, caller.socket, caller),
+      self._say)
 
   def run(self):
     """Serves until the task has ended and its last bytes are delivered."""
@@ -155,6 +161,8 @@ class _Sidecar:
         self._warn()
       if not all(key.data() for key, _ in self._selector.select(TIMING.heartbeat_interval)):
         break
+      self._callers.expire()
+    self._callers.close()
     for key in list(self._selector.get_map().values()):
       key.fileobj.close()
     with self._lock:
@@ -180,13 +188,16 @@ class _Sidecar:
     try:
       if "deliver" in message:
         self._deliver()
+      elif "hosts" in message:
+        self._callers.hosts.add(message["hosts"])
       elif "listen" in message:
+        self._callers.hosts.look_up()
         self._own = tuple(message["listen"])
-        self._open(*self._own, serve=self._serve_peer)
+        self._open(*self._own, welcome=self._callers.arrive)
       else:
         inner = message["inner"]
-        self._open(*message["relay"], serve=lambda caller, place: self._relay(caller, inner),
-                   exactly=True)
+        self._open(*message["relay"], welcome=lambda caller, _: self._start(
+          self._relay, caller, inner), exactly=True)
       answer = ""
     except OSError as error:
       answer = error.strerror or str(error)
@@ -211,7 +222,7 @@ class _Sidecar:
       return False
     sockets = [socket.socket(fileno=number) for number in numbers]
     if "proxy" in message:
-      self._accept_from(sockets.pop(0), self._serve_proxy)
+      self._accept_from(sockets.pop(0), lambda caller, _: self._start(self._serve_proxy, caller))
     with self._lock:
       self._spares += sockets
       self._needs = max(0, self._needs - len(sockets))
@@ -220,7 +231,7 @@ class _Sidecar:
 
   # Connections.
 
-  def _open(self, host, port, serve, exactly=False):
+  def _open(self, host, port, welcome, exactly=False):
     """Listens at a task's port; of every interface, if its address is not of this machine alone."""
     if exactly or _is_loopback(host):
       family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -239,27 +250,31 @@ class _Sidecar:
           raise
         else:
           time.sleep(TIMING.local_poll_interval)
-    self._accept_from(listener, serve)
+    self._accept_from(listener, welcome)
 
-  def _accept_from(self, listener, serve):
+  def _accept_from(self, listener, welcome):
     listener.setblocking(False)
 
     def accept():
       try:
-        caller, place = listener.accept()
-      except OSError:  # it has left, or there are too many
-        return True
-      caller.setblocking(True)
-      with self._lock:
-        self._threads += 1
-      threading.Thread(target=self._run, args=(serve, caller, place), daemon=True).start()
+        for _ in range(_AT_ONCE):
+          welcome(*listener.accept())
+      except OSError:  # nobody waits, the caller has left, or there are too many
+        pass
       return True
 
     self._selector.register(listener, selectors.EVENT_READ, accept)
 
-  def _run(self, serve, caller, place):
+  def _start(self, serve, caller, *args):
+    """Serves a connection in a thread, which closes it at the end."""
+    caller.setblocking(True)
+    with self._lock:
+      self._threads += 1
+    threading.Thread(target=self._run, args=(serve, caller, *args), daemon=True).start()
+
+  def _run(self, serve, caller, *args):
     try:
-      serve(caller, place)
+      serve(caller, *args)
     except (OSError, LinkError):
       pass
     finally:
@@ -280,7 +295,6 @@ class _Sidecar:
         return last
 
   def _call_task(self, port):
-    """Connects to a port of the task."""
     with self._lock:
       missing = SPARES - len(self._spares) - self._needs
       if len(self._spares) < _LOW and missing > 0:
@@ -298,15 +312,17 @@ class _Sidecar:
       raise
 
   def _relay(self, caller, port):
-    inner = self._call_task(port)
-    pump(Plain(caller), Plain(inner))
+    if self._relayed.acquire(blocking=False):
+      try:
+        pump(Plain(caller), Plain(self._call_task(port)))
+      finally:
+        self._relayed.release()
 
-  def _serve_peer(self, caller, place):
-    """Serves a connection from outside."""
-    if not self._shaking.acquire(blocking=False):
-      return
+  def _serve_peer(self, connection, caller):
+    """Serves a connection from outside, which has sent something."""
+    link = None
     try:
-      link = Sealed(caller, self._contexts()[1])
+      link = Sealed(connection, self._contexts()[1])
     except ssl.SSLError as error:
       reason = str(getattr(error, "reason", "") or error)
       if "PEER_DID_NOT_RETURN" in reason:
@@ -317,10 +333,11 @@ class _Sidecar:
         text = "it refuses this task's certificate (%s)" % reason
       else:
         text = "it does not speak TLS, as a task without --tls_dir (%s)" % reason
-      self._say("refuses a connection from %s: %s" % (place[0].replace("::ffff:", ""), text))
-      return
+      self._say("refuses a connection from %s: %s" % (caller.source, text))
     finally:
-      self._shaking.release()
+      has_place = self._callers.leave(caller)
+    if link is None or not has_place:
+      return
     try:
       inner = self._call_task(self._own[1])
     except (OSError, LinkError):
@@ -330,7 +347,7 @@ class _Sidecar:
     link.write_byte(_PLUS)
     pump(link, Plain(inner))
 
-  def _serve_proxy(self, caller, place):
+  def _serve_proxy(self, caller):
     """Serves a connection of the task."""
     caller.settimeout(TIMING.link_limit)
     head = b""
@@ -354,7 +371,9 @@ class _Sidecar:
 
   def _dial(self, host, port):
     """Connects to a task; raises LinkError."""
-    if _is_loopback(host) and port == self._own[1] and not _is_loopback(self._own[0]):
+    # A server of TensorFlow dials itself at localhost, which its certificate need not name.
+    if port == self._own[1] and (
+        host == "localhost" or _is_loopback(host) and not _is_loopback(self._own[0])):
       try:
         return Plain(self._call_task(port))
       except OSError as error:
@@ -376,7 +395,7 @@ class _Sidecar:
       raise self._link_error(error, at) from error
     if answer != _PLUS:
       link.close()
-      raise LinkError(LINK_REFUSED, "its task does not listen")
+      raise LinkError(LINK_NO_SERVER, "its task does not listen")
     return link
 
   def _link_error(self, error, at):
@@ -390,13 +409,13 @@ class _Sidecar:
     elif isinstance(error, ssl.SSLError):
       status, text = LINK_NO_TLS, "it does not speak TLS, as a task without --tls_dir"
     else:
-      status, text = LINK_REFUSED, str(error)
-    if status not in (LINK_UNREACHABLE, LINK_REFUSED):
+      status, text = LINK_CLOSED, str(error)
+    if status not in (LINK_UNREACHABLE, LINK_CLOSED):
       self._say("has no link to %s: %s" % (at, text))
     return LinkError(status, text)
 
   def _say(self, text):
-    """Has the task log a line; the same one not again at once."""
+    """Has the task log a line, but not the same line again at once."""
     now = time.monotonic()
     with self._lock:
       if now - self._said.get(text, -TIMING.reminder_interval) < TIMING.reminder_interval:
@@ -405,6 +424,6 @@ class _Sidecar:
         self._said.clear()
       self._said[text] = now
       try:
-        send(self._feed, {"say": text})
+        send(self._feed, {"say": text}, flags=socket.MSG_DONTWAIT)  # the task may be stopped
       except OSError:
         pass

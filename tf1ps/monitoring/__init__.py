@@ -1,6 +1,6 @@
 """Shows a running job to people and machines: status, metrics, traces.
 
-Everything here only reads: no task waits for it, and a job without it trains the same.
+This room only reads: no task waits for it, and a job trains the same without it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "chrome_trace": ["TracedRun", "make_chrome_trace"],
   "figures": ["EvaluatorFigures", "WorkerFigures"],
+  "job_status": [
+    "CheckpointStatus", "JobStatus", "PsStatus", "QueueStatus", "Status", "TaskStatus",
+    "status_as_json", "status_from_json"],
   "metrics": ["metrics_table"],
   "metrics_address": [
     "MetricsAddress", "MetricsError", "check_prometheus_client", "parse_metrics_address"],
   "metrics_server": ["MetricsServer"],
-  "status": [
-    "CheckpointStatus", "JobStatus", "PsStatus", "QueueStatus", "Status", "StatusError",
-    "TaskStatus", "ask_status"],
-  "status_text": ["format_status", "status_as_json"],
+  "status": ["StatusError", "ask_status"],
+  "status_socket": ["answer_here", "ask_here"],
+  "status_text": ["format_status"],
   "step_tracer": ["StepTracer"],
   "top": ["draw_on_terminal", "render"],
   "trace_summary": ["summarize_trace"],
+  "web": ["StatusPage"],
 })

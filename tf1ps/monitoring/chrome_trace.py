@@ -1,15 +1,14 @@
 """Makes a Chrome trace of traced runs: the JSON that chrome://tracing and ui.perfetto.dev open.
 
-Each device of each task is a process of the trace, and so are the tensors that each task sends and
-receives, and the runs of the worker's session. A process has as many rows ("threads") as its events
-overlap. An arrow leads from the sending of a tensor to its receipt. Times are microseconds since
-the first event; those of all tasks are on one clock.
+A process of the trace has the operations of a device, the tensors that a task sends and receives,
+or the runs of the worker's session. It has as many rows ("threads") as its events overlap. An arrow
+leads from the sending of a tensor to its receipt. Times are microseconds since the first event, of
+all tasks by the same clock.
 """
 
 from __future__ import annotations
 
 import collections
-import json
 import re
 from typing import Dict, List, NamedTuple, Sequence
 
@@ -26,13 +25,13 @@ class TracedRun(NamedTuple):
   steps: int  # how many it makes
   began: float  # microseconds since the epoch, by the worker's clock
   ended: float
-  trace: Trace  # on one clock
+  trace: Trace  # by one clock
 
 
 def task_name(task: str) -> str:
-  """Returns "ps 0" for "/job:ps/task:0"."""
-  found = _TASK.search(task)
-  return "%s %s" % found.groups() if found else task
+  """Returns the short name of a task: "ps 0" for "/job:ps/task:0"."""
+  match = _TASK.search(task)
+  return "%s %s" % match.groups() if match else task
 
 
 def make_chrome_trace(runs: Sequence[TracedRun], worker: str) -> dict:
@@ -48,13 +47,8 @@ def make_chrome_trace(runs: Sequence[TracedRun], worker: str) -> dict:
   return {"traceEvents": rows.events(), "displayTimeUnit": "ms"}
 
 
-def write_chrome_trace(runs: Sequence[TracedRun], worker: str) -> str:
-  """Returns the text of the file."""
-  return json.dumps(make_chrome_trace(runs, worker), separators=(",", ":"))
-
-
 class _Rows:
-  """The events by process, before they have their rows."""
+  """Collects the events of each process, and puts them into rows."""
 
   def __init__(self):
     # {(task, device): [(start, end, event), ...]}
@@ -62,38 +56,37 @@ class _Rows:
     self._arrows = 0
 
   def add(self, task, device, start, end, name, kind, **details):
-    """Adds a slice; returns its event, to which the place and time are added later."""
+    """Adds a slice; returns its event, which gets its place and time later."""
     event = {"ph": "X", "name": name, "cat": kind, "args": details}
     self._slices[task, device].append((start, max(start, end), event))
     return event
 
   def add_arrow(self, source, destination):
-    """Adds an arrow between two slices' events."""
     self._arrows += 1
     source["arrow"], destination["arrow"] = ("s", self._arrows), ("f", self._arrows)
 
   def events(self) -> List[dict]:
-    """Returns all events in the order of their time, after those that name the rows."""
+    """Returns the events that name the rows, and then all others in the order of their time."""
     zero = min(start for slices in self._slices.values() for start, _, _ in slices)
-    names, made = [], []
+    names, events = [], []
     for pid, (place, slices) in enumerate(sorted(self._slices.items(), key=_order), 1):
       task, device = place
       label = "%s, %s" % (task_name(task), device)
       names += [_meta("process_name", pid, 0, name=label),
                 _meta("process_sort_index", pid, 0, sort_index=pid)]
       free: List[float] = []  # when each row is free again
-      for start, end, event in sorted(slices, key=lambda one: one[:2]):
+      for start, end, event in sorted(slices, key=lambda piece: piece[:2]):
         row = next((row for row, moment in enumerate(free) if moment <= start), len(free))
         if row == len(free):
           free.append(end)
           names.append(_meta("thread_name", pid, row, name="%s (%d)" % (device, row + 1)))
         free[row] = end
-        made += _placed(event, pid, row, start - zero, end - zero)
-    return names + sorted(made, key=lambda event: event["ts"])
+        events += _placed(event, pid, row, start - zero, end - zero)
+    return names + sorted(events, key=lambda event: event["ts"])
 
 
 def _order(item):
-  """Runs first, then workers, then ps; each by its index and device."""
+  """Sorts runs first, then workers, then ps, by their indices and devices."""
   (task, device), _ = item
   name = task_name(task)
   job, _, index = name.rpartition(" ")
@@ -124,15 +117,13 @@ def _add_run(rows, run, worker):
   for op in run.trace.ops:
     rows.add(op.task, op.device or "CPU:0", op.start, op.end, op.type or op.name,
              "wait" if blocks(op) else "operation", operation=op.name, inputs=op.needs, step=label)
-  for one in run.trace.transfers:
-    details = {"tensor": one.name, "bytes": one.bytes, "from": task_name(one.source),
-               "to": task_name(one.destination), "step": label}
-    size = format_bytes(one.bytes)
-    rows.add_arrow(
-      rows.add(one.source, TENSORS, one.sent, one.arrived, "send " + size, "tensor", **details),
-      rows.add(one.destination, TENSORS, one.sent, one.arrived, "receive " + size, "tensor",
-               **details))
+  for transfer in run.trace.transfers:
+    details = {"tensor": transfer.name, "bytes": transfer.bytes, "from": task_name(transfer.source),
+               "to": task_name(transfer.destination), "step": label}
+    size = format_bytes(transfer.bytes)
+    rows.add_arrow(*(
+      rows.add(task, TENSORS, transfer.sent, transfer.arrived, way + size, "tensor", **details)
+      for task, way in ((transfer.source, "send "), (transfer.destination, "receive "))))
   for wait in waits(run.trace, run.began, run.ended):
-    about = "messages" if wait.op is None else "%s on %s" % (
-      wait.op.name, task_name(wait.op.task))
+    about = "messages" if wait.op is None else "%s on %s" % (wait.op.name, task_name(wait.op.task))
     rows.add(worker, "waits", wait.start, wait.end, about, "wait", step=label)

@@ -1,14 +1,13 @@
-"""The metrics of one task for Prometheus, and its health for a scheduler.
+"""The metrics of a task for Prometheus.
 
 `TABLE` describes each metric once: /metrics and docs/monitoring.md follow from it. The values come
-from the task's heartbeat (`Heartbeat.own`) and from its figures (`WorkerFigures`), which count for
-the status and the heartbeat, too. They are read when a scrape comes, in the thread of the scrape;
-a step does nothing for them. All counters count from the start of the process, as Prometheus
-expects: it takes a lower value for a restart.
+from the task's heartbeat (`Heartbeat.own`) and from its figures (`WorkerFigures`). The thread of a
+scrape reads them; a step does nothing for them. All counters count from the start of the process:
+Prometheus takes a lower value for a restart.
 
 Names follow Prometheus: the prefix tf1ps_, base units, _total for counters. Each metric has the
-labels job ("worker"), role ("chief"), index ("0") and run, the id of the run of the job, which is
-empty as long as the task does not know it.
+labels job ("worker"), role ("chief"), index ("0") and run, the id of the job's run, which is empty
+until the task knows it.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ EVERY, TASKS, TRAINING, CHIEF, PS, EVALUATOR = (
 
 
 class View(NamedTuple):
-  """What a scrape sees."""
+  """The values for a scrape."""
 
   is_ready: bool
   member: object = None  # the `state.Member` of this task, or None
   figures: Optional[WorkerFigures] = None
   evaluator: Optional[EvaluatorFigures] = None
-  silence: Optional[float] = None  # seconds since the keeper of the heartbeats answered
+  silence: Optional[float] = None  # seconds since the control task of the heartbeats answered
   states: Dict[str, int] = {}  # {state: tasks of the job}
 
   @property
@@ -45,7 +44,7 @@ class View(NamedTuple):
     return "" if self.member is None else self.member.run
 
   def belongs_to(self, tasks: str) -> bool:
-    """Whether a metric of these tasks is one of this task."""
+    """Whether this task has a metric of these tasks."""
     if self.member is None or tasks in (EVERY, EVALUATOR):
       return tasks == EVERY or tasks == EVALUATOR and self.evaluator is not None
     is_ps = self.member.role == "ps"
@@ -63,7 +62,7 @@ class Metric(NamedTuple):
   name: str  # with its unit; without the prefix, and without _total
   kind: str
   help: str
-  tasks: str  # those that have it
+  tasks: str  # that have the metric
   values: Callable[[View], _Values]  # yields (values of the further labels, value)
   labels: Tuple[str, ...] = ()  # the further labels
 
@@ -73,12 +72,12 @@ class Metric(NamedTuple):
     return PREFIX + self.name + ("_total" if self.kind == COUNTER else "")
 
 
-def _one(value: Callable[[View], object]) -> Callable[[View], _Values]:
-  """A metric with one value, or none if it is None."""
+def _single(value: Callable[[View], object]) -> Callable[[View], _Values]:
+  """Returns the values of a metric with a single value; None leaves the metric out."""
   def values(view):
-    found = value(view)
-    if found is not None:
-      yield (), float(found)
+    number = value(view)
+    if number is not None:
+      yield (), float(number)
   return values
 
 
@@ -97,53 +96,53 @@ def _from_zero(value):
 
 TABLE: Tuple[Metric, ...] = (
   Metric("ready", GAUGE, "1 where /readyz answers 200, else 0.", EVERY,
-         _one(lambda view: view.is_ready)),
+         _single(lambda view: view.is_ready)),
   Metric("steps", COUNTER, "Training steps of the worker.", TRAINING,
-         _one(lambda view: view.figures.steps)),
+         _single(lambda view: view.figures.steps)),
   Metric("examples", COUNTER, "Examples that the worker has trained on.", TRAINING,
-         _one(lambda view: view.figures.examples)),
+         _single(lambda view: view.figures.examples)),
   Metric("late_examples", COUNTER, "Examples whose gradients came too late for an update.",
-         TRAINING, _one(lambda view: view.figures.late_examples)),
+         TRAINING, _single(lambda view: view.figures.late_examples)),
   Metric("dropped_gradients", COUNTER, "Gradients that were not applied.", TRAINING,
-         _one(lambda view: view.figures.dropped)),
+         _single(lambda view: view.figures.dropped)),
   Metric("skipped_records", COUNTER, "Bad records that the worker has skipped.", TRAINING,
-         _one(lambda view: view.figures.skipped)),
+         _single(lambda view: view.figures.skipped)),
   Metric("global_step", GAUGE, "The last global step that the worker has read.", TRAINING,
-         _one(lambda view: _from_zero(view.member.global_step))),
+         _single(lambda view: _from_zero(view.member.global_step))),
   Metric("loss", GAUGE, "The loss of the worker's last step.", TRAINING,
-         _one(lambda view: view.figures.loss)),
+         _single(lambda view: view.figures.loss)),
   Metric("gradient_age_steps", HISTOGRAM, "The ages of the applied asynchronous gradients, in "
          "global steps.", TRAINING, lambda view: iter(())),
-  Metric("recoveries", COUNTER, "Sessions of the worker after its first one.", TRAINING,
-         _one(lambda view: max(0, view.figures.sessions - 1))),
+  Metric("recoveries", COUNTER, "Sessions of the worker after its first.", TRAINING,
+         _single(lambda view: max(0, view.figures.sessions - 1))),
   Metric("stalled", GAUGE, "1 while the worker's step lasts much longer than those before, or "
          "longer than --stall_after.", TRAINING,
-         _one(lambda view: bool(view.member.blocked or view.figures.stalled))),
+         _single(lambda view: bool(view.member.blocked or view.figures.stalled))),
   Metric("checkpoints", COUNTER, "Checkpoints that the chief has saved.", CHIEF,
-         _one(lambda view: view.figures.checkpoints)),
+         _single(lambda view: view.figures.checkpoints)),
   Metric("last_checkpoint_step", GAUGE, "The global step of the last checkpoint.", CHIEF,
-         _one(lambda view: _from_zero(view.figures.checkpoint_step))),
+         _single(lambda view: _from_zero(view.figures.checkpoint_step))),
   Metric("last_checkpoint_timestamp_seconds", GAUGE, "When the last checkpoint was saved, in "
          "seconds since the epoch.", CHIEF,
-         _one(lambda view: time.time() - view.figures.checkpoint_age
-              if view.figures.checkpoint_step >= 0 else None)),
+         _single(lambda view: time.time() - view.figures.checkpoint_age
+                 if view.figures.checkpoint_step >= 0 else None)),
   Metric("rolled_back_steps", COUNTER, "Global steps that were lost with ps, as far as the chief "
-         "knows.", CHIEF, _one(lambda view: view.figures.rolled_back)),
+         "knows.", CHIEF, _single(lambda view: view.figures.rolled_back)),
   Metric("step_bytes", GAUGE, "Bytes that a ps sends and receives for one step of the chief.",
          CHIEF, _per_ps(True), ("ps", "direction")),
   Metric("step_messages", GAUGE, "Messages that a ps sends and receives for one step of the chief.",
          CHIEF, _per_ps(False), ("ps", "direction")),
   Metric("heartbeat_silence_seconds", GAUGE, "Seconds since the task that keeps the heartbeats has "
-         "answered.", TASKS, _one(lambda view: view.silence)),
+         "answered.", TASKS, _single(lambda view: view.silence)),
   Metric("tasks", GAUGE, "Tasks of the job by their state, as this task sees them.", TASKS,
          lambda view: (((state,), count) for state, count in sorted(view.states.items())),
          ("state",)),
-  Metric("clients", GAUGE, "Connections to the ps of clients that are no task of the job.", PS,
-         _one(lambda view: view.member.connections)),
+  Metric("clients", GAUGE, "Connections to the ps of clients that are not tasks of the job.", PS,
+         _single(lambda view: view.member.connections)),
   Metric("evaluations", COUNTER, "Checkpoints that the evaluator has evaluated.", EVALUATOR,
-         _one(lambda view: view.evaluator.evaluations)),
+         _single(lambda view: view.evaluator.evaluations)),
   Metric("evaluated_step", GAUGE, "The global step of the last evaluated checkpoint.", EVALUATOR,
-         _one(lambda view: view.evaluator.global_step)),
+         _single(lambda view: view.evaluator.global_step)),
   Metric("evaluation", GAUGE, "A metric of the program on the last evaluated checkpoint.",
          EVALUATOR, lambda view: (((name,), value) for name, value in sorted(
            view.evaluator.metrics.items())), ("metric",)),
@@ -154,11 +153,11 @@ class Collector:
   """Collects the metrics of this process's task for prometheus_client."""
 
   def __init__(self, labels: Tuple[str, str, str], look: Callable[[], View]):
-    """Prepares; `labels` are the job, role and index of the task, `look` returns its `View`."""
-    self._task, self._look = [str(each) for each in labels], look
+    """Takes the job, role and index of the task, and a function that returns its `View`."""
+    self._task, self._look = [str(label) for label in labels], look
 
   def describe(self) -> list:
-    """Registration needs no look at the task."""
+    """Returns []: a registration does not look at the task."""
     return []
 
   def collect(self) -> Iterator[object]:
@@ -183,8 +182,7 @@ class Collector:
 
     kinds = {COUNTER: CounterMetricFamily, GAUGE: GaugeMetricFamily,
              HISTOGRAM: HistogramMetricFamily}
-    family = kinds[metric.kind](
-      PREFIX + metric.name, metric.help, labels=[*LABELS, *metric.labels])
+    family = kinds[metric.kind](PREFIX + metric.name, metric.help, labels=[*LABELS, *metric.labels])
     if metric.kind == HISTOGRAM:
       if view.figures.ages is not None:
         family.add_metric(labels, _buckets(view.figures.ages.counts),
@@ -197,16 +195,16 @@ class Collector:
 
 def _buckets(counts: Dict[int, int]) -> List[Tuple[str, float]]:
   """Returns the cumulative buckets of a histogram."""
-  found = [(str(float(limit)), float(sum(n for age, n in counts.items() if age <= limit)))
-           for limit in _AGE_BUCKETS]
-  return [*found, ("+Inf", float(sum(counts.values())))]
+  buckets = [(str(float(limit)), float(sum(n for age, n in counts.items() if age <= limit)))
+             for limit in _AGE_BUCKETS]
+  return [*buckets, ("+Inf", float(sum(counts.values())))]
 
 
 def metrics_table() -> str:
   """Returns the table of docs/monitoring.md."""
-  lines = ["| metric | kind | tasks | further labels | meaning |", "|---|---|---|---|---|",
-           "| `tf1ps_build_info` | info | every task | version | The version of tf1ps. |"]
-  for one in TABLE:
-    lines.append("| `%s` | %s | %s | %s | %s |" % (
-      one.full_name, one.kind, one.tasks, ", ".join(one.labels), one.help))
+  lines = ["|metric|kind|tasks|further labels|meaning|", "|-|-|-|-|-|",
+           "|`tf1ps_build_info`|info|every task|version|The version of tf1ps.|"]
+  for metric in TABLE:
+    lines.append("|`%s`|%s|%s|%s|%s|" % (
+      metric.full_name, metric.kind, metric.tasks, ", ".join(metric.labels), metric.help))
   return "\n".join(lines)

@@ -15,7 +15,7 @@ class MetricsError(Error, RuntimeError):
 
 
 class MetricsAddress(NamedTuple):
-  """Where the metrics of a task are served."""
+  """The address at which a task serves its metrics."""
 
   host: str  # without the brackets of an IPv6 address
   port: int
@@ -26,10 +26,10 @@ class MetricsAddress(NamedTuple):
 
 def parse_metrics_address(text: str) -> MetricsAddress:
   """Parses --metrics_port: a port of this machine, or an address and a port; raises ValueError."""
-  found = re.fullmatch(r"(?:(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+)):)?(\d{1,5})", text)
-  if found is None or not 0 < int(found.group(3)) < 65536:
+  match = re.fullmatch(r"(?:(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+)):)?(\d{1,5})", text)
+  if match is None or not 0 < int(match.group(3)) < 65536:
     raise ValueError("must be a port from 1 to 65535, or HOST:PORT")
-  return MetricsAddress(found.group(1) or found.group(2) or LOOPBACK, int(found.group(3)))
+  return MetricsAddress(match.group(1) or match.group(2) or LOOPBACK, int(match.group(3)))
 
 
 def check_prometheus_client() -> None:

@@ -1,17 +1,20 @@
-"""Serves /metrics, /healthz and /readyz of one task over HTTP, for --metrics_port.
+"""Serves /metrics, /healthz and /readyz of a task over HTTP, for --metrics_port.
 
-It listens on 127.0.0.1 unless the flag names another address. It is for reading alone, and asks
-nobody for a password. /healthz answers as long as the process does. /readyz answers 200 when
+It listens on 127.0.0.1 unless the flag names another address, changes nothing, and asks for no
+password. /healthz answers as long as the process lives. /readyz answers 200 when
 
-a worker     has an open session, and its step lasts no longer than those before (`stall_watch`);
+a worker     has an open session, and its step does not stall (`stall_watch`);
 a ps         has its server up, and the task that keeps the heartbeats has answered it;
 an evaluator follows its directory;
 
-else 503, with the reason.
+else 503, with the reason. Anyone who reaches the address can open connections. So they have
+`PLACES`: where none is free, an earlier connection leaves: the oldest of those that have sent no
+request, else the oldest.
 """
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import socketserver
 import sys
@@ -26,6 +29,9 @@ from tf1ps.monitoring.metrics_address import (
   check_prometheus_client,
 )
 
+PLACES = 64
+_LONGEST_HEAD = 1 << 16  # bytes of a request before its end
+
 
 class Readiness(NamedTuple):
   """Whether a task is ready."""
@@ -35,7 +41,7 @@ class Readiness(NamedTuple):
 
 
 class MetricsServer:
-  """The server of one task.
+  """The server of a task.
 
   Attributes:
     url: of the metrics: "http://127.0.0.1:9100/metrics".
@@ -61,15 +67,9 @@ class MetricsServer:
     prometheus_client.ProcessCollector(registry=self._registry)
     self._registry.register(metrics.Collector((job, role, index), self.look))
     self._metrics = prometheus_client.make_wsgi_app(self._registry)
-    try:
-      self._server = wsgiref.simple_server.make_server(
-        address.host, address.port, self._answer, _server_class(address.host), _Quiet)
-    except (OSError, OverflowError) as error:
-      raise MetricsError("the metrics cannot be served at %s: %s. Give another "
-                                 "--metrics_port" % (address, error)) from error
+    self._server = make_http_server(address, self._answer)
     self.url = "http://%s/metrics" % (address,)
-    threading.Thread(
-      target=self._server.serve_forever, daemon=True, name="tf1ps: metrics").start()
+    threading.Thread(target=self._server.serve_forever, daemon=True, name="tf1ps: metrics").start()
 
   def show_evaluator(self, figures: Callable[[], object]) -> None:
     """Shows the figures of an evaluator: `figures` returns `EvaluatorFigures`, or None."""
@@ -81,7 +81,7 @@ class MetricsServer:
     self._server.server_close()
 
   def look(self) -> metrics.View:
-    """Returns what a scrape sees now."""
+    """Returns the present values for a scrape."""
     evaluator = self._evaluator()
     if evaluator is not None:
       return metrics.View(True, evaluator=evaluator)
@@ -115,7 +115,7 @@ class MetricsServer:
       if blocked:
         return Readiness(False, "stalled: it waits for %s" % blocked)
       if figures.stalled is not None:
-        return Readiness(False, "stalled: its step has lasted %.0f s, and none of the last ones "
+        return Readiness(False, "stalled: its step has lasted %.0f s, and none of the last steps "
                          "took longer than %.3g s" % figures.stalled)
       return Readiness(True, "its session is open")
     return Readiness(False, "no session is open (%s)" % state)
@@ -135,37 +135,101 @@ class MetricsServer:
 
 
 def _heartbeat():
-  # Not imported here: the main thread imports TensorFlow while a scrape may come.
+  # No import here: a scrape may come while the main thread imports TensorFlow.
   latest = getattr(sys.modules.get("tf1ps.state.heartbeat"), "latest_heartbeat", None)
   return None if latest is None else latest()
 
 
-class _Quiet(wsgiref.simple_server.WSGIRequestHandler):
-  """Logs no requests, and ends one whose client is silent."""
+class _Handler(wsgiref.simple_server.WSGIRequestHandler):
+  """Logs no requests, and ends a request whose client is silent or sends too much."""
 
   timeout = 10.0
+
+  def setup(self):
+    super().setup()
+    self.rfile = _Head(self.rfile)
+
+  def parse_request(self):
+    is_whole = super().parse_request()
+    self.server.hear(self.request)
+    return is_whole
 
   def log_message(self, *unused):
     pass
 
+class _Head:
+  """The lines of a request, which end behind a number of bytes."""
 
-def _server_class(host: str):
-  class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
-    """A thread for each request."""
+  def __init__(self, file):
+    self._file, self._left = file, _LONGEST_HEAD
+    self.close = file.close
 
-    daemon_threads = True
-    address_family = _family(host)
-
-    def server_bind(self):
-      socketserver.TCPServer.server_bind(self)  # without a question for the name of the host
-      self.server_name, self.server_port = host, self.server_address[1]
-      self.setup_environ()
-
-    def handle_error(self, request, client_address):
-      pass  # the client has left
-
-  return Server
+  def readline(self, limit):
+    line = self._file.readline(min(limit, self._left))
+    self._left -= len(line)
+    return line
 
 
-def _family(host: str):
-  return socket.AF_INET6 if ":" in host else socket.AF_INET
+class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
+  """A thread for each connection that has a place."""
+
+  daemon_threads = True
+  request_queue_size = 128  # a connection that finds no room in it tries again after a second
+
+  def __init__(self, *args):
+    self._lock = threading.Lock()
+    self._open: Dict[socket.socket, bool] = {}  # whether its request has come, the oldest first
+    super().__init__(*args)
+
+  def server_bind(self):
+    socketserver.TCPServer.server_bind(self)  # without a question for the name of the host
+    self.server_name, self.server_port = self.server_address[:2]
+    self.setup_environ()
+
+  def process_request(self, request, client_address):
+    with self._lock:
+      if len(self._open) >= PLACES:
+        # Those that do not read their answer leave half of the places to others.
+        is_heard = sum(self._open.values()) > PLACES // 2
+        loser = next(each for each, heard in self._open.items() if heard == is_heard)
+        del self._open[loser]
+        with contextlib.suppress(OSError):
+          loser.shutdown(socket.SHUT_RDWR)  # its thread closes it
+      self._open[request] = False
+    super().process_request(request, client_address)
+
+  def hear(self, request):
+    """Notes that the request of a connection has come."""
+    with self._lock:
+      if request in self._open:
+        self._open[request] = True
+
+  def shutdown_request(self, request):
+    with self._lock:
+      self._open.pop(request, None)
+    super().shutdown_request(request)
+
+  def handle_error(self, request, client_address):
+    pass  # the client has left
+
+
+def make_http_server(address: MetricsAddress, answer, what: str = "the metrics",
+                     flag: str = "--metrics_port") -> wsgiref.simple_server.WSGIServer:
+  """Listens at an address.
+
+  Args:
+    address: of this machine.
+    answer: a WSGI application.
+    what: names what it serves, for errors.
+    flag: the flag that has the address.
+
+  Raises:
+    MetricsError: the address is taken, or this machine does not have it.
+  """
+  kind = type("Server", (_Server,), {
+    "address_family": socket.AF_INET6 if ":" in address.host else socket.AF_INET})
+  try:
+    return wsgiref.simple_server.make_server(address.host, address.port, answer, kind, _Handler)
+  except (OSError, OverflowError) as error:
+    raise MetricsError("%s cannot be served at %s: %s. Give another %s" % (
+      what, address, error, flag)) from error

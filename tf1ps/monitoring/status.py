@@ -1,12 +1,12 @@
 """Asks the ps of a running job for its status, and disturbs nobody.
 
 1. The ps at the given address keeps the cluster of its job in its control records.
-2. The first ps of the cluster keeps the heartbeats: each task sends one per second, with its step,
+2. The first ps of the cluster keeps the heartbeats: each task beats every second, with its step,
    its rates and a few figures more.
 3. Each ps has a register of the queues of tf1ps on it.
 
-The look goes through `state.Peek`: it makes nothing on a ps, takes no lock, and is connected for a
-fraction of a second. It is no task of the cluster, and sends no heartbeat.
+`state.Peek` reads them: it makes nothing on a ps, takes no lock, and is connected for a fraction of
+a second. This process is not a task of the cluster, and sends no heartbeat.
 """
 
 from __future__ import annotations
@@ -26,6 +26,18 @@ from tf1ps.cluster import (
   probe_tasks,
 )
 from tf1ps.compat import TIMING, CallError, Error, get_status
+from tf1ps.monitoring.job_status import (
+  ABSENT,
+  LOST,
+  SILENT,
+  STALLED,
+  CheckpointStatus,
+  JobStatus,
+  PsStatus,
+  QueueStatus,
+  Status,
+  TaskStatus,
+)
 from tf1ps.state import (
   CLUSTER_RECORD,
   MEMBER_DONE,
@@ -42,10 +54,6 @@ from tf1ps.state import (
   members_of,
 )
 
-LOST = "lost"  # silent for longer than the job's --heartbeat_timeout
-SILENT = "silent"  # for longer than a living task is
-ABSENT = "absent"  # it has sent no heartbeat
-STALLED = "stalled"  # its step lasts much longer than those before
 _MEMBER, _RUN = "member:", "run:"
 
 
@@ -53,84 +61,8 @@ class StatusError(Error, RuntimeError):
   """No ps of tf1ps answered within the limit."""
 
 
-class TaskStatus(NamedTuple):
-  """A task of a job."""
-
-  task: str  # "worker 1"
-  role: str  # "chief", "worker" or "ps"
-  host: str  # "" if not known
-  pid: Optional[int]
-  state: str  # starting, training, serving, done, failed, or one of those above
-  reason: str  # "waits for ...", "is failed: ...", "is lost since ..."; ""
-  global_step: Optional[int]  # the last one that it read
-  steps: Optional[int]  # of its process
-  examples: Optional[int]
-  steps_per_second: Optional[float]
-  examples_per_second: Optional[float]
-  loss: Optional[float]
-  gradient_age_mean: Optional[float]  # in global steps
-  gradient_age_highest: Optional[int]
-  recoveries: int  # sessions after the first one
-  last_seen: Optional[float]  # seconds since its last heartbeat
-  stalled: Optional[float] = None  # seconds of the step that lasts much longer than those before
-
-
-class PsStatus(NamedTuple):
-  """The load of a ps, estimated: the traffic of the chief's step times the steps of all workers."""
-
-  task: str  # "ps 0"
-  address: str
-  problem: str  # why it does not answer; ""
-  bytes_sent_per_second: Optional[float]  # to workers; None: not known
-  bytes_received_per_second: Optional[float]
-  messages_per_second: Optional[float]  # both ways
-
-
-class QueueStatus(NamedTuple):
-  """A queue of tf1ps on a ps."""
-
-  name: str
-  kind: str
-  task: str
-  size: int
-  capacity: Optional[int]  # None: no limit
-  waiting: List[str]  # "worker 1: get(4), 12.5 s"
-
-
-class CheckpointStatus(NamedTuple):
-  """The last checkpoint, as the chief's last heartbeat has it."""
-
-  directory: str
-  global_step: int
-  age: float  # seconds
-
-
-class JobStatus(NamedTuple):
-  """A job on the ps."""
-
-  container: str  # "" is the default one
-  run: str  # the run's id; "" before there is one
-  state: str  # "starting", "running", "ended" or "failed"
-  global_step: Optional[int]
-  steps_per_second: float  # of all workers
-  examples_per_second: float
-  tasks: List[TaskStatus]
-  ps: List[PsStatus]
-  queues: List[QueueStatus]
-  checkpoint: Optional[CheckpointStatus]
-  checkpoint_note: str  # why there is none
-
-
-class Status(NamedTuple):
-  """The answer of a ps."""
-
-  asked: str  # "ps 0 at host:port"
-  time: float  # seconds since the epoch, by this machine's clock
-  jobs: List[JobStatus]
-
-
 class _Seen(NamedTuple):
-  """What was read."""
+  """The records of a cluster, as read."""
 
   asked: str
   cluster: Cluster
@@ -140,14 +72,14 @@ class _Seen(NamedTuple):
 
 
 def ask_status(addresses: Sequence[str], limit: float) -> Status:
-  """Asks one ps for the status of its jobs.
+  """Asks a ps for the status of its jobs.
 
   Args:
-    addresses: of any ps of the cluster, host:port; the first one that answers is asked.
+    addresses: of any ps of the cluster, host:port; the first that answers counts.
     limit: seconds until a ps must have answered.
 
   Raises:
-    StatusError: none did; the text says what was seen at each address.
+    StatusError: no ps answered; the text says what was seen at each address.
   """
   until = time.monotonic() + limit
   while True:
@@ -173,25 +105,24 @@ def _look(address: str, limit: float) -> _Seen:
     records = peek.records()
   cluster = _cluster_in(records, asked)
   bypass_proxy(cluster.tasks())
-  keeper = cluster.control_task
-  if keeper.name != asked.name:
-    seen = probe_task(keeper)
+  control_task = cluster.control_task
+  if control_task.name != asked.name:
+    seen = probe_task(control_task)
     if not seen.is_up:
-      raise StatusError("%s, which keeps the heartbeats: %s" % (_short(keeper.name), seen))
-    with Peek(keeper, limit) as peek:
+      raise StatusError("%s, which keeps the heartbeats: %s" % (_short(control_task.name), seen))
+    with Peek(control_task, limit) as peek:
       records = peek.records()
   names = containers_in(records)
   problems, queues = {}, {}
-  holders = cluster.ps or [keeper]
-  for one in probe_tasks(holders):
-    if not one.is_up:
-      problems[one.task.name] = one.detail
+  for probed in probe_tasks(cluster.ps or [control_task]):
+    if not probed.is_up:
+      problems[probed.task.name] = probed.detail
       continue
     try:
-      with Peek(one.task, limit) as peek:
-        queues[one.task.name] = peek.queues(names)
+      with Peek(probed.task, limit) as peek:
+        queues[probed.task.name] = peek.queues(names)
     except ControlError as error:
-      problems[one.task.name] = str(error)
+      problems[probed.task.name] = str(error)
   return _Seen("%s at %s" % (_short(asked.name), address), cluster, records, problems, queues)
 
 
@@ -217,41 +148,38 @@ def _cluster_in(records: Dict[str, ControlRecord], asked: Task) -> Cluster:
 
 
 def containers_in(records: Dict[str, ControlRecord]) -> List[str]:
-  """Returns the containers of the jobs in control records: a ps alone makes no job."""
-  found = {name[len(_RUN):] for name in records if name.startswith(_RUN)}
+  """Returns the containers of the jobs in control records; a ps without workers makes no job."""
+  containers = {name[len(_RUN):] for name in records if name.startswith(_RUN)}
   for name, record in records.items():
     if name.startswith(_MEMBER) and record.value.get("role") != "ps":
-      found.add(name[len(_MEMBER):].rsplit(":", 2)[0])
-  return sorted(found)
+      containers.add(name[len(_MEMBER):].rsplit(":", 2)[0])
+  return sorted(containers)
 
 
 def make_status(seen: _Seen) -> Status:
-  """Makes the status of what was read."""
-  names = containers_in(seen.records)
-  jobs = [_job(seen, name, len(names) == 1) for name in names]
-  if not jobs:
-    jobs = [_job(seen, "", True)]
-  return Status(seen.asked, time.time(), jobs)
+  """Makes the status from the records."""
+  names = containers_in(seen.records) or [""]
+  return Status(seen.asked, time.time(), [_job(seen, name, len(names) == 1) for name in names])
 
 
 def _job(seen: _Seen, container: str, is_only: bool) -> JobStatus:
-  # A ps without --container serves all jobs, and is no member of one container.
+  # A ps without --container serves the jobs of all containers.
   servers = {}
-  for member in sorted(members_of(seen.records, None), key=lambda one: -one.age):
+  for member in sorted(members_of(seen.records, None), key=lambda member: -member.age):
     if member.role == "ps":
       servers[member.name] = member
-  members = [one for one in members_of(seen.records, container) if one.role != "ps"]
-  there = {one.name: one for one in [*servers.values(), *members]}
-  tasks = [_task(one) for one in sorted(there.values(), key=_order)]
+  members = [member for member in members_of(seen.records, container) if member.role != "ps"]
+  present = {member.name: member for member in [*servers.values(), *members]}
+  tasks = list(map(_task, present.values()))
   if is_only:
-    tasks += [_absent(one) for one in seen.cluster.tasks() if one.name not in there]
-    tasks.sort(key=_order_of_status)
+    tasks += [_absent(task) for task in seen.cluster.tasks() if task.name not in present]
+  tasks.sort(key=_order)
   run = find_run(seen.records, container)
-  chief = next((one for one in members if one.role == "chief"), None)
-  living = [one for one in members if state_of(one) == MEMBER_TRAINING]
-  rates = [sum(getattr(one, name) for one in living)
+  chief = next((member for member in members if member.role == "chief"), None)
+  living = [member for member in members if state_of(member) == MEMBER_TRAINING]
+  rates = [sum(getattr(member, name) for member in living)
            for name in ("steps_per_second", "examples_per_second")]
-  steps = [one.global_step for one in members if one.global_step >= 0]
+  steps = [member.global_step for member in members if member.global_step >= 0]
   checkpoint, note = _checkpoint(chief)
   return JobStatus(
     container, "" if run is None else run.id, _state_of_run(run, members),
@@ -260,7 +188,7 @@ def _job(seen: _Seen, container: str, is_only: bool) -> JobStatus:
 
 
 def state_of(member: Member) -> str:
-  """The state of a task: as it says, or "lost" or "silent" where it has not said it for long.
+  """Returns the state of a task: its own word, or "lost" or "silent" without a recent heartbeat.
 
   A task that trains is "stalled" while its step lasts too long.
   """
@@ -276,7 +204,7 @@ def state_of(member: Member) -> str:
 
 def _state_of_run(run: Optional[RunRecord], members: List[Member]) -> str:
   if run is None:
-    running = [one for one in members if one.state == MEMBER_TRAINING]
+    running = [member for member in members if member.state == MEMBER_TRAINING]
     return "running" if running else "starting"
   if run.ended:
     return "failed" if run.failed else "ended"
@@ -298,7 +226,7 @@ def _task(member: Member) -> TaskStatus:
 
 
 def _reason(member: Member, state: str) -> str:
-  """What to know, and to do, about a task that is not as it should be; "" of others."""
+  """Returns what is wrong with a task, and what to do; "" if nothing is."""
   if state in (LOST, SILENT):
     return "is %s: no heartbeat for %.0f s. See whether process %d runs on %s, and its log%s" % (
       state, member.age, member.pid, member.host,
@@ -308,8 +236,8 @@ def _reason(member: Member, state: str) -> str:
   if member.blocked:
     return "waits for " + member.blocked
   if "stalled" in member.figures:
-    return "has made no step for %.0f s, and none of its last ones took longer than %.3g s. Look " \
-           "for a lost task or an empty queue" % tuple(member.figures["stalled"])
+    return ("has made no step for %.0f s, and none of its last steps took longer than %.3g s. Look "
+            "for a lost task or an empty queue" % tuple(member.figures["stalled"]))
   return ""
 
 
@@ -321,34 +249,33 @@ def _absent(task: Task) -> TaskStatus:
 
 def _ps(seen: _Seen, chief: Optional[Member], steps_per_second: float) -> List[PsStatus]:
   traffic = {} if chief is None else chief.figures.get("traffic", {})
-  found = []
+  loads = []
   for task in seen.cluster.ps:
     load = [None, None, None]
     if task.name in traffic:
       down, messages_down, up, messages_up = traffic[task.name]
-      load = [steps_per_second * each for each in (down, up, messages_down + messages_up)]
-    found.append(PsStatus(
-      _short(task.name), task.address, seen.problems.get(task.name, ""), *load))
-  return found
+      load = [steps_per_second * figure for figure in (down, up, messages_down + messages_up)]
+    loads.append(PsStatus(_short(task.name), task.address, seen.problems.get(task.name, ""), *load))
+  return loads
 
 
 def _queues(seen: _Seen, container: str, members: List[Member]) -> List[QueueStatus]:
-  found = []
+  statuses = []
   for task, queues in seen.queues.items():
     for queue in queues:
       if queue.container == container:
-        waiting = ["%s: %s, %.1f s" % (_short(one.name), call, seconds + one.age)
-                   for one in members for name, device, call, seconds in one.waits
+        waiting = ["%s: %s, %.1f s" % (_short(member.name), call, seconds + member.age)
+                   for member in members for name, device, call, seconds in member.waits
                    if name == queue.name and device in ("", task)
-                   and state_of(one) not in (LOST, MEMBER_DONE, MEMBER_FAILED)]
-        found.append(QueueStatus(
+                   and state_of(member) not in (LOST, MEMBER_DONE, MEMBER_FAILED)]
+        statuses.append(QueueStatus(
           queue.name, queue.kind, _short(task), queue.size,
           queue.capacity if queue.capacity >= 0 else None, waiting))
-  return found
+  return statuses
 
 
 def _checkpoint(chief: Optional[Member]):
-  """Returns (the last checkpoint or None, why there is none)."""
+  """Returns (the last checkpoint, "") or (None, the reason)."""
   if chief is None:
     return None, "not known: the chief has sent no heartbeat"
   if "checkpoint" not in chief.figures:
@@ -360,14 +287,10 @@ def _checkpoint(chief: Optional[Member]):
 
 
 def _short(name: str) -> str:
-  """Returns "worker 1" for "/job:worker/task:1"."""
+  """Returns the short name of a task: "worker 1" for "/job:worker/task:1"."""
   return name.replace("/job:", "").replace("/task:", " ")
 
 
-def _order(member: Member):
-  return member.role != "ps", member.role != "chief", member.job, member.index
-
-
-def _order_of_status(task: TaskStatus):
+def _order(task: TaskStatus):
   job, index = task.task.rsplit(" ", 1)
   return task.role != "ps", task.role != "chief", job, int(index)

@@ -1,31 +1,42 @@
-"""The status of a job as text and as JSON."""
+"""The status of a job as text."""
 
 from __future__ import annotations
 
-import json
 import time
-from typing import List, Optional
+from typing import List, NamedTuple, Optional, Sequence
 
-from tf1ps.monitoring.status import JobStatus, Status, TaskStatus
+from tf1ps.monitoring.job_status import JobStatus, Status, TaskStatus
 from tf1ps.transfer import format_bytes
 
 TASK_COLUMNS = ("TASK", "HOST", "STATE", "STEP", "LOSS", "STEPS/S", "EXAMPLES/S",
                 "AGE OF GRADIENTS", "LAST SEEN")
 PS_COLUMNS = ("PS", "SENT/S", "RECEIVED/S", "MESSAGES/S")
 QUEUE_COLUMNS = ("QUEUE", "PS", "SIZE", "CAPACITY", "WAITING")
+TEXT_COLUMNS = ("TASK", "HOST", "STATE", "PS", "QUEUE", "WAITING")  # the others have numbers
 _UNKNOWN = "-"
 
 
-def status_as_json(status: Status) -> str:
-  """Returns the status as one line of JSON; what is not known is null."""
-  jobs = []
-  for job in status.jobs:
-    found = job._asdict()
-    for name in ("tasks", "ps", "queues"):
-      found[name] = [one._asdict() for one in found[name]]
-    found["checkpoint"] = None if job.checkpoint is None else job.checkpoint._asdict()
-    jobs.append(found)
-  return json.dumps({"asked": status.asked, "time": status.time, "jobs": jobs})
+class Section(NamedTuple):
+  """A table, or lines, of the status of a job."""
+
+  columns: Sequence[str]  # () for lines
+  rows: List[tuple]  # of texts; a line is a row with a single text
+  states: Sequence[str] = ()  # the state of each row's task
+
+
+def sections(job: JobStatus) -> List[Section]:
+  """Returns the tables and lines below the head of a job."""
+  parts = [
+    Section(TASK_COLUMNS, task_rows(job), [task.state for task in job.tasks]),
+    # How long a task has been lost or waits, why, and what to do.
+    _lines("%s %s" % (task.task, task.reason) for task in job.tasks if task.reason),
+    Section(PS_COLUMNS, ps_rows(job)), _lines(_load_notes(job)),
+    Section(QUEUE_COLUMNS, queue_rows(job)), _lines(_tail_of(job))]
+  return [section for section in parts if section.rows]
+
+
+def _lines(texts) -> Section:
+  return Section((), [(text,) for text in texts])
 
 
 def format_status(status: Status) -> str:
@@ -35,79 +46,66 @@ def format_status(status: Status) -> str:
 
 def asked_at(status: Status) -> str:
   """Returns the line above all jobs: the ps that was asked, and when."""
-  return "asked %s at %s" % (
-    status.asked, time.strftime("%H:%M:%S", time.localtime(status.time)))
+  return "asked %s at %s" % (status.asked, time.strftime("%H:%M:%S", time.localtime(status.time)))
 
 
 def head_of(job: JobStatus) -> str:
   """Returns the line above the tables of a job."""
-  where = "container %s" % job.container if job.container else "the default container"
-  run = ", run %s" % job.run if job.run else ""
-  parts = ["job in %s%s: %s" % (where, run, job.state)]
+  parts = ["the job %s" % {"ended": "has ended", "failed": "has failed"}.get(
+    job.state, "is " + job.state)]
   if job.global_step is not None:
     parts.append("global step %d" % job.global_step)
   parts.append("%.1f steps/s and %.0f examples/s of all workers" % (
     job.steps_per_second, job.examples_per_second))
-  return ", ".join(parts)
+  where = "in container %s" % job.container if job.container else "in the default container"
+  return "%s (%s%s)" % (", ".join(parts), job.run and "run %s " % job.run, where)
 
 
 def _job_lines(job) -> List[str]:
-  lines = [head_of(job), ""]
-  lines += _table(TASK_COLUMNS, task_rows(job))
-  notes = notes_of(job)
-  if notes:
-    lines += ["", *notes]
-  lines += ["", *_table(PS_COLUMNS, ps_rows(job))] if job.ps else []
-  if load_notes(job):
-    lines += ["", *load_notes(job)]
-  if job.queues:
-    lines += ["", *_table(QUEUE_COLUMNS, queue_rows(job))]
-  return [*lines, "", *tail_of(job)]
+  lines = [head_of(job)]
+  for columns, rows, _ in sections(job):
+    lines += ["", *(_table(columns, rows) if columns else (row[0] for row in rows))]
+  return lines
 
 
 def task_rows(job: JobStatus) -> List[tuple]:
   """Returns the rows of the tasks, as texts."""
-  return [(one.task + (" (chief)" if one.role == "chief" else ""), one.host or _UNKNOWN, one.state,
-           _count(one.global_step), _rate(one.loss, 4), _rate(one.steps_per_second),
-           _rate(one.examples_per_second, 0), _age(one), _seconds(one.last_seen))
-          for one in job.tasks]
-
-
-def notes_of(job: JobStatus) -> List[str]:
-  """Returns a line for each task that is lost, waits or has ended: since when, why, what to do."""
-  return ["%s %s" % (one.task, one.reason) for one in job.tasks if one.reason]
+  return [(task.task + " (chief)" * (task.role == "chief"), task.host or _UNKNOWN, task.state,
+           _count(task.global_step), _rate(task.loss, 4), _rate(task.steps_per_second),
+           _rate(task.examples_per_second, 0), _age(task), _seconds(task.last_seen))
+          for task in job.tasks]
 
 
 def ps_rows(job: JobStatus) -> List[tuple]:
   """Returns the rows of the load of each ps, as texts."""
-  return [(one.task, _bytes(one.bytes_sent_per_second), _bytes(one.bytes_received_per_second),
-           _rate(one.messages_per_second, 0)) for one in job.ps]
+  return [(ps.task, _bytes(ps.bytes_sent_per_second), _bytes(ps.bytes_received_per_second),
+           _rate(ps.messages_per_second, 0)) for ps in job.ps]
 
 
-def load_notes(job: JobStatus) -> List[str]:
-  """Returns lines about the load of the ps: its source, and those that do not answer."""
-  lines = ["%s at %s does not answer: %s" % (one.task, one.address, one.problem)
-           for one in job.ps if one.problem]
+def _load_notes(job: JobStatus) -> List[str]:
+  """Returns lines about ps that do not answer, and about a load that is not known."""
+  lines = ["%s at %s does not answer: %s" % (ps.task, ps.address, ps.problem)
+           for ps in job.ps if ps.problem]
   if not job.ps:
     return [*lines, "load: the job has no ps"]
-  if all(one.messages_per_second is None for one in job.ps):
+  if all(ps.messages_per_second is None for ps in job.ps):
     return [*lines, "load: not known, because the chief has not measured its step"]
   return lines
 
 
 def queue_rows(job: JobStatus) -> List[tuple]:
   """Returns the rows of the queues, as texts."""
-  return [(one.name, one.task, str(one.size),
-           "no limit" if one.capacity is None else str(one.capacity),
-           "; ".join(one.waiting) or "nobody") for one in job.queues]
+  return [(queue.name, queue.task, str(queue.size),
+           "no limit" if queue.capacity is None else str(queue.capacity),
+           "; ".join(queue.waiting) or "nobody") for queue in job.queues]
 
 
-def tail_of(job: JobStatus) -> List[str]:
+def _tail_of(job: JobStatus) -> List[str]:
   """Returns the lines below the tables of a job."""
   lines = [] if job.queues else ["queues: none of tf1ps on the ps"]
   if job.checkpoint is None:
     return [*lines, "checkpoints: " + job.checkpoint_note]
-  return [*lines, "checkpoints: the last one at step %d, %s ago, in %s" % (
+  return [*lines, "checkpoints: the last at step %d, %s ago, in %s" % (
     job.checkpoint.global_step, _seconds(job.checkpoint.age), job.checkpoint.directory)]
 
 

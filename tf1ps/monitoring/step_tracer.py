@@ -1,13 +1,14 @@
-"""Traces some steps of a worker and writes them into files.
+"""Traces some steps of a worker and writes the traces into files.
 
 TensorFlow notes each operation of a traced run, also on ps and on other workers. After the last
 traced step, `StepTracer` writes a Chrome trace (chrome_trace.py) and a page of text
-(trace_summary.py). Steps that other threads of the worker make meanwhile are traced as well.
+(trace_summary.py). It also traces the steps that other threads of the worker make meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import threading
@@ -19,7 +20,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.checkpoint import GlobalStepTracker
 from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import error_line
-from tf1ps.monitoring.chrome_trace import TracedRun, task_name, write_chrome_trace
+from tf1ps.monitoring.chrome_trace import TracedRun, make_chrome_trace, task_name
 from tf1ps.monitoring.trace_summary import summarize_trace
 from tf1ps.transfer import on_one_clock, read_trace
 
@@ -41,7 +42,7 @@ class StepTracer(LifecycleHook):
     Args:
       tracker: counts this worker's steps; it stands before this hook.
       steps: the first of this worker's own steps in this process to trace, counted from 0, and the
-        first one after them.
+        first step after the traced steps.
       directory: the directory of the files; made if absent.
       worker: the task of the session's target, "/job:worker/task:0".
     """
@@ -71,9 +72,9 @@ class StepTracer(LifecycleHook):
     if not self._is_tracing:
       return session.run(fetches, feed_dict)
     step, began, metadata = self._tracker.own_steps, time.time(), tf.RunMetadata()
-    found = session.run(fetches, feed_dict, options=_full_trace(), run_metadata=metadata)
+    results = session.run(fetches, feed_dict, options=_full_trace(), run_metadata=metadata)
     self._note(metadata, step, steps, began)
-    return found
+    return results
 
   def leave(self, session, finished: bool = True) -> None:
     """Writes the traces of a job that ends before the last step."""
@@ -93,15 +94,15 @@ class StepTracer(LifecycleHook):
       self._is_written = True
       runs = sorted(self.runs, key=lambda run: run.began)
     if not runs:
-      _log.warning("--trace_steps=%d:%d: none of them was traced, as this worker made %d steps",
+      _log.warning("--trace_steps=%d:%d: nothing was traced, because this worker made %d steps",
                    *self._steps, self._tracker.own_steps)
       return
     base = os.path.join(self._directory, "trace_%s_steps_%d_%d" % (
       task_name(self._worker).replace(" ", "_"), *self._steps))
     try:
       tf.gfile.MakeDirs(self._directory)
-      for ending, text in ((".json", write_chrome_trace(runs, self._worker)),
-                           (".txt", summarize_trace(runs, self._worker))):
+      trace = json.dumps(make_chrome_trace(runs, self._worker), separators=(",", ":"))
+      for ending, text in ((".json", trace), (".txt", summarize_trace(runs, self._worker))):
         with tf.gfile.GFile(base + ending, "w") as file:
           file.write(text)
         self.paths.append(base + ending)

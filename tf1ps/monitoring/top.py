@@ -1,18 +1,19 @@
-"""The status of a job as rich draws it: for tf1ps-top, and for its picture in the documents."""
+"""The status of a job, drawn by rich: for tf1ps-top, and for its picture in the documents."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Callable
 
 from tf1ps.monitoring import status_text
-from tf1ps.monitoring.status import ABSENT, LOST, SILENT, STALLED, Status
+from tf1ps.monitoring.job_status import ABSENT, LOST, SILENT, STALLED, Status
 
 _STYLES = {LOST: "bold red", "failed": "red", STALLED: "red", SILENT: "yellow", ABSENT: "yellow",
            "starting": "yellow", "done": "dim"}
 
 
 def draw_on_terminal(status: Status, ask_again: Callable[[], Status]) -> None:
-  """Draws the status, and each next one that `ask_again` returns, until that raises."""
+  """Draws the status, and then each status of `ask_again`, until that raises an error."""
   from rich.live import Live
 
   with Live(render(status), screen=True, auto_refresh=False) as live:
@@ -27,26 +28,18 @@ def render(status: Status):
 
   parts = [Text(status_text.asked_at(status))]
   for job in status.jobs:
-    parts += [Text(""), Text(status_text.head_of(job), style="bold"), Text("")]
-    rows = status_text.task_rows(job)
-    parts.append(_table(status_text.TASK_COLUMNS, rows, [_STYLES.get(row[2]) for row in rows]))
-    parts += [Text(line) for line in status_text.notes_of(job)]
-    if job.ps:
+    parts += [Text(""), Text(status_text.head_of(job), style="bold")]
+    for section in status_text.sections(job):
       parts.append(Text(""))
-      parts.append(_table(status_text.PS_COLUMNS, status_text.ps_rows(job)))
-    parts += [Text(line) for line in status_text.load_notes(job)]
-    if job.queues:
-      parts.append(Text(""))
-      parts.append(_table(status_text.QUEUE_COLUMNS, status_text.queue_rows(job)))
-    parts += [Text(""), *(Text(line) for line in status_text.tail_of(job))]
+      parts += [_table(section)] if section.columns else [Text(row[0]) for row in section.rows]
   return Group(*parts)
 
 
-# A narrow terminal cuts these columns at their ends, and no other.
+# A narrow terminal cuts the ends of these columns alone.
 _CUT = ("HOST", "WAITING", "AGE OF GRADIENTS")
 
 
-def _table(columns, rows, styles=None):
+def _table(section):
   from rich.table import Table
   from rich.text import Text
 
@@ -54,10 +47,10 @@ def _table(columns, rows, styles=None):
     return Text(text, no_wrap=True, overflow="ellipsis")
 
   table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-  texts = [column in ("TASK", "HOST", "STATE", "PS", "QUEUE", "WAITING") for column in columns]
-  for column, is_text in zip(columns, texts):
+  for column in section.columns:
+    is_text = column in status_text.TEXT_COLUMNS
     table.add_column(cell(column), justify="left" if is_text else "right",
                      no_wrap=column not in _CUT)
-  for row, style in zip(rows, styles or [None] * len(rows)):
-    table.add_row(*map(cell, row), style=style)
+  for row, state in itertools.zip_longest(section.rows, section.states):
+    table.add_row(*map(cell, row), style=_STYLES.get(state))
   return table

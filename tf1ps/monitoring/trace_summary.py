@@ -1,4 +1,4 @@
-"""Makes the page of text beside a Chrome trace: what took long, and what the steps waited for."""
+"""Makes the page of text beside a Chrome trace: what took long, and what the steps awaited."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH = 60  # of a name
 
 
 def summarize_trace(runs: Sequence[TracedRun], worker: str) -> str:
-  """Returns the page, lines with a newline each.
+  """Returns the lines of the page.
 
   Args:
     runs: the traced runs, at least one.
@@ -36,7 +36,7 @@ def summarize_trace(runs: Sequence[TracedRun], worker: str) -> str:
       lines.append("            nothing")
     if len(rows) > _LONGEST:
       lines.append("%10.3f  %d more" % (
-        sum(each for each, _ in rows[_LONGEST:]), len(rows) - _LONGEST))
+        sum(milliseconds for milliseconds, _ in rows[_LONGEST:]), len(rows) - _LONGEST))
   return "\n".join(lines) + "\n"
 
 
@@ -46,7 +46,7 @@ def _shares(runs) -> str:
 
 
 def _waits(runs):
-  found: Dict[str, float] = collections.Counter()
+  durations: Dict[str, float] = collections.Counter()
   for run in runs:
     for wait in waits(run.trace, run.began, run.ended):
       if wait.op is not None:
@@ -58,38 +58,40 @@ def _waits(runs):
         text = "messages that end a run"
       else:
         text = "messages between operations"
-      found[text] += wait.end - wait.start
-  return _sorted(found, len(runs))
+      durations[text] += wait.end - wait.start
+  return _sorted(durations, len(runs))
 
 
 def _operations(runs):
-  found: Dict[tuple, List[float]] = collections.defaultdict(list)
+  durations: Dict[tuple, List[float]] = collections.defaultdict(list)
   for run in runs:
     for op in run.trace.ops:
       if not blocks(op):
-        found[op.name, op.type, op.task, op.device].append(op.end - op.start)
+        durations[op.name, op.type, op.task, op.device].append(op.end - op.start)
   return _sorted({
     "%s: %s %s%s" % (kind or "operation", _place(name, task), device,
-                     _times(len(each), len(runs))): sum(each)
-    for (name, kind, task, device), each in found.items()}, len(runs))
+                     _times(len(spans), len(runs))): sum(spans)
+    for (name, kind, task, device), spans in durations.items()}, len(runs))
 
 
 def _transfers(runs):
-  found: Dict[tuple, List[float]] = collections.defaultdict(list)
+  durations: Dict[tuple, List[float]] = collections.defaultdict(list)
   sizes: Dict[tuple, int] = collections.Counter()
   for run in runs:
-    for one in run.trace.transfers:
-      found[one[:1] + one[2:4]].append(one.arrived - one.sent)
-      sizes[one[:1] + one[2:4]] += one.bytes
+    for transfer in run.trace.transfers:
+      key = transfer.name, transfer.source, transfer.destination
+      durations[key].append(transfer.arrived - transfer.sent)
+      sizes[key] += transfer.bytes
   return _sorted({
     "%s: %s, %s to %s%s" % (
-      format_bytes(sizes[key] / len(each)), _short(key[0]), task_name(key[1]), task_name(key[2]),
-      _times(len(each), len(runs))): sum(each) for key, each in found.items()}, len(runs))
+      format_bytes(sizes[key] / len(spans)), _short(key[0]), task_name(key[1]), task_name(key[2]),
+      _times(len(spans), len(runs))): sum(spans) for key, spans in durations.items()}, len(runs))
 
 
-def _sorted(found, runs):
+def _sorted(durations, runs):
   """Returns [(milliseconds per run, text), ...], the longest first."""
-  return sorted(((1e-3 * each / runs, text) for text, each in found.items()), reverse=True)
+  return sorted(((1e-3 * duration / runs, text) for text, duration in durations.items()),
+                reverse=True)
 
 
 def _times(count, runs) -> str:

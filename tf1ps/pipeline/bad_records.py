@@ -3,7 +3,7 @@
 Each graph has one `BadRecords` (graph_input.py), which all decoders of the graph use:
 
 1. A decoder of batches separates a bad record from the others of its batch.
-2. Under "fail", the default, the good records before the bad one reach the consumer. Then its run
+2. Under "fail", the default, the good records before a bad record reach the consumer. Then its run
    fails with the decoder's error, which begins with the record's file and line (`located`).
 3. Under "skip" the record is counted and left out. The first ten are logged. Training stops when
    more than a ratio of the records is bad. The ratio is of at least 100 records before the end of
@@ -19,8 +19,8 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import Error
-from tf1ps.pipeline.choices import DEFAULT_MAX_BAD_RATIO, FAIL_ON_BAD_RECORD, SKIP_BAD_RECORD
-from tf1ps.pipeline.choices import ON_BAD_RECORD as POLICIES
+from tf1ps.pipeline.input_options import DEFAULT_MAX_BAD_RATIO, FAIL_ON_BAD_RECORD, SKIP_BAD_RECORD
+from tf1ps.pipeline.input_options import ON_BAD_RECORD as POLICIES
 
 _log = logging.getLogger("tf1ps")
 
@@ -33,7 +33,7 @@ class TooManyBadRecordsError(Error, RuntimeError):
 
 
 class BadRecords:
-  """The policy for bad records in one graph, and the count of skipped ones; for any thread.
+  """The policy for bad records in a graph, and the count of skipped records; for any thread.
 
   Attributes:
     policy: "fail" or "skip".
@@ -63,14 +63,14 @@ class BadRecords:
     Args:
       key: its position, such as "data/a.csv:17".
       reason: the decoder's error, such as "Field 3 in record 0 is not a valid float: x".
-      read: the number of records that were read so far, good and bad, with this one.
+      read: the number of records that were read so far, good and bad, with this record.
     """
     with self._lock:
       self.skipped += 1
       skipped = self.skipped
     if skipped <= _LOGGED:
       _log.warning("skipped the bad record %s: %s%s", key, reason,
-                   "; further ones are only counted" if skipped == _LOGGED else "")
+                   "; further bad records are only counted" if skipped == _LOGGED else "")
     self._check(skipped, max(read, _ENOUGH), key)
 
   def check_at_end(self, read: int) -> None:
@@ -80,7 +80,7 @@ class BadRecords:
 
   def _check(self, skipped: int, read: int, key: Optional[str]):
     if skipped > self.max_ratio * read:
-      last = "" if key is None else "; the last one is %s" % key
+      last = "" if key is None else "; the last is %s" % key
       raise TooManyBadRecordsError(
         "%d of %d records are bad, more than the tolerated ratio of %g "
         "(--on_bad_record=skip:R)%s" % (

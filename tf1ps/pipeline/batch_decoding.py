@@ -4,9 +4,9 @@
 iterator can be saved:
 
 1. Marks, which say that a leased range ends there, are taken out of the records.
-2. One call decodes a batch. Where it fails, each record is decoded alone to find the bad ones. Then
-   the good records are decoded together; under the policy "fail" only those before the first bad
-   one. Such a batch is smaller, or, where its size is fixed, has some good records twice.
+2. One call decodes a batch. Where it fails, each record is decoded alone to find the bad records.
+   Then the good records are decoded together; under the policy "fail" only those before the first
+   bad record. Such a batch is smaller, or, where its size is fixed, has some good records twice.
 3. A `Batch` carries its bad records and marks.
 4. Under the policy "skip" a batch without records comes last. It carries how many were read.
 
@@ -16,7 +16,7 @@ iterator can be saved:
    decoder's message, and adds file and line.
 2. Under "skip" the record is counted and logged (bad_records.py). A batch in which no record is
    left is not delivered; the next batch is taken instead.
-3. Under "fail" the good records before the bad one are delivered, and the next run fails with an
+3. Under "fail" the good records before a bad record are delivered, and the next run fails with an
    InvalidArgumentError that has Python's message. Sessions of ours raise Python's error itself: the
    decoder's error with the position, or TooManyBadRecordsError (`explain_input_error`).
 """
@@ -29,7 +29,7 @@ from typing import Any, Callable, List, NamedTuple, Tuple
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import latest_record
-from tf1ps.compat import error_line
+from tf1ps.compat import error_line, failed_assertions
 from tf1ps.pipeline import bad_records, iterators
 from tf1ps.pipeline import record_positions as positions
 from tf1ps.pipeline.graph_input import input_of
@@ -37,7 +37,7 @@ from tf1ps.pipeline.graph_input import input_of
 MARK = b"\0tf1ps: the range ends here\0"  # a record's value; its number is the count before it
 _BYTE_ORDER_MARK = u"^\ufeff"
 _plain = tf.autograph.experimental.do_not_convert  # also for the functions that are called inside
-_ERROR_TEXT = "bad record #"
+_ERROR_TEXT = re.compile(r"bad record #(\d+): ")  # as `_Reporter._keep` writes it
 _KEPT_ERRORS = 100
 
 
@@ -87,7 +87,7 @@ def decode_batches(records, decode: Callable[[tf.Tensor], Any], rules: Rules):
                          drop_remainder=rules.fixed and rules.chunk == 1)
   if rules.skips:
     chunks = _counted(chunks)
-  chunks = chunks.prefetch(1)  # the next chunk is read while this one is decoded
+  chunks = chunks.prefetch(1)  # the next chunk is read while this chunk is decoded
   if rules.parallel > 1:
     batches = chunks.interleave(_plain(decoder.decode), cycle_length=rules.parallel,
                                 block_length=rules.chunk, num_parallel_calls=rules.parallel)
@@ -160,18 +160,18 @@ class _Decoder:
       decoded = tf.cond(size > 0, lambda: self._decoded(
         tf.gather(value, _filled(chosen, self._rules))), self._nothing)
       read, marks = more
-      if marks and not self._rules.skips:  # only of the good records before the bad one
+      if marks and not self._rules.skips:  # only of the good records before the bad record
         marks = (marks[0][:size], marks[1][:0], marks[2][:0])
       return Batch(decoded, size, tf.gather(position, bad), tf.gather(value, bad), read, marks)
 
     return self._good_ones(value).map(batch_of)
 
   def _good_ones(self, value):
-    """A dataset of one element, [-1, *indices of the records that can be decoded]."""
+    """A dataset of a single element, [-1, *indices of the records that can be decoded]."""
     count = tf.size(value, out_type=tf.int64)
     each = tf.data.Dataset.from_tensor_slices((tf.range(count), value)).batch(1)
     # The decoded values are part of the element, because unused operations would not run.
-    good = _without_errors(each.map(lambda index, one: (index, self._decoded(one)))).map(
+    good = _without_errors(each.map(lambda index, record: (index, self._decoded(record)))).map(
       lambda index, _: index)
     return tf.data.Dataset.from_tensors(tf.constant([-1], tf.int64)).concatenate(good).batch(
       count + 1)
@@ -212,20 +212,20 @@ def _cut(position, value, rules):
 
 
 def _good_and_bad(good, number, rules):
-  """From [-1, *indices of good records]: (their number, the good ones, the bad ones), to train."""
+  """From [-1, *indices of good records]: (their number, the good records, the bad), to train."""
   good = tf.reshape(good, [-1])[1:]
   is_good = tf.scatter_nd(good[:, None], tf.ones_like(good), number[None]) > 0
   bad = tf.reshape(tf.where(~is_good), [-1])
   if not rules.skips:
     bad = bad[:1]
     good = tf.range(tf.reduce_min(tf.concat([bad, number[None]], 0)))
-    if rules.fixed:  # the good records before the bad one are a remainder
+    if rules.fixed:  # the good records before the bad record are a remainder
       good = good[:tf.where(tf.size(bad) > 0, 0, tf.size(good))]
   return tf.size(good, out_type=tf.int64), good, bad
 
 
 def _filled(indices, rules):
-  """Repeats indices until their number is that of a fixed batch size, if there is one."""
+  """Repeats indices until their number is that of a fixed batch size, if any."""
   if not rules.fixed:
     return indices
   size = tf.maximum(tf.size(indices, out_type=tf.int64), 1)
@@ -338,9 +338,10 @@ def explain_input_error(error: BaseException, graph: tf.Graph) -> BaseException:
   file's name; else the same error.
   """
   if isinstance(error, tf.errors.InvalidArgumentError):
-    found = re.search(_ERROR_TEXT + r"(\d+): ", error.message)
-    if found:
-      return input_of(graph).errors.get(int(found.group(1)), error)
+    for text in failed_assertions(error):
+      number = _ERROR_TEXT.match(text)
+      if number:
+        return input_of(graph).errors.get(int(number.group(1)), error)
   return positions.explain_damage(error, graph)
 
 
@@ -351,7 +352,7 @@ class _Reporter:
     self._graph, self._decode = graph, decode
 
   def report(self, bad_positions, values, read=0):
-    """Returns a text for the error that ends the run, or an empty one."""
+    """Returns a text for the error that ends the run, or ""."""
     policy = input_of(self._graph).bad_records
     is_last, read = read < 0, int(read if read >= 0 else -1 - read)
     try:
@@ -378,15 +379,14 @@ class _Reporter:
       if len(known.errors) > _KEPT_ERRORS:
         known.errors.popitem(last=False)
     text = getattr(error, "message", None) or str(error)
-    return ("%s%d: %s" % (_ERROR_TEXT, number, text)).encode("utf-8")
+    return ("bad record #%d: %s" % (number, text)).encode("utf-8")
 
 
 def _decoding_error(decode, value) -> tf.errors.InvalidArgumentError:
-  """Returns the decoder's error for one record."""
   text = "the record cannot be decoded"
   try:
     if tf.__version__.startswith("1."):
-      value.decode("utf-8")  # 1.15 crashes when an error's text quotes bytes that are no UTF-8
+      value.decode("utf-8")  # 1.15 crashes when an error's text quotes bytes that are not UTF-8
     with tf.Graph().as_default(), tf.Session() as session:
       session.run(decode(tf.constant([value])))
   except tf.errors.OpError as error:

@@ -13,27 +13,32 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any, Iterable, List, Optional, Sequence, Set, Type, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import TIMING
+from tf1ps.compat import TIMING, DropIn
 from tf1ps.pipeline import queue_runners
 
 _STOCK_THREAD = "QueueRunnerThread-"  # how the names of TensorFlow's own threads begin
 
 
-class Coordinator(queue_runners.RunnerCoordinator):
+class Coordinator(queue_runners.RunnerCoordinator, metaclass=DropIn):
   """A coordinator of threads, with the differences that the module's docstring lists."""
 
-  def __init__(self, clean_stop_exception_types=None, *, check_queue_runners: bool = True):
+  _replaces = tf.train.Coordinator
+
+  def __init__(self, clean_stop_exception_types: Optional[Sequence[Type[BaseException]]] = None, *,
+               check_queue_runners: bool = True):
     """Creates the coordinator, like TensorFlow's.
 
     With `check_queue_runners`, `should_stop` raises in the thread that creates the coordinator, if
     the queue runners of the present default graph were never started.
     """
     super().__init__(clean_stop_exception_types)
-    self._failures = []
-    self._runner_threads, self._other_threads = set(), set()
+    self._failures: List[Any] = []
+    self._runner_threads: Set[queue_runners.RunnerThread] = set()
+    self._other_threads: Set[threading.Thread] = set()
     self._maker = threading.current_thread()
     self._graph = None
     if check_queue_runners and not tf.executing_eagerly():
@@ -41,12 +46,12 @@ class Coordinator(queue_runners.RunnerCoordinator):
       # So that TensorFlow's own start_queue_runners starts ours.
       queue_runners.adopt_queue_runners(self._graph, track=False)
 
-  def add_failures(self, failures) -> None:
+  def add_failures(self, failures: Any) -> None:
     """Called when queue runners start: `join` raises the error that ends them."""
     self._graph = None
     self._failures.append(failures)
 
-  def register_thread(self, thread):
+  def register_thread(self, thread: threading.Thread) -> None:
     """Like `tf.train.Coordinator.register_thread`."""
     if isinstance(thread, queue_runners.RunnerThread):
       self._runner_threads.add(thread)
@@ -54,13 +59,13 @@ class Coordinator(queue_runners.RunnerCoordinator):
       self._other_threads.add(thread)
       super().register_thread(thread)
 
-  def should_stop(self):
+  def should_stop(self) -> bool:
     """Like TensorFlow's; RuntimeError if the graph has queue runners and none was started."""
     if self._graph is not None and threading.current_thread() is self._maker:
       self._check()
     return super().should_stop()
 
-  def request_stop(self, ex=None):
+  def request_stop(self, ex: Union[BaseException, tuple, None] = None) -> None:
     """Like `tf.train.Coordinator.request_stop`; the error of a queue runner comes first."""
     error = ex[1] if isinstance(ex, tuple) else ex
     if error is None or isinstance(error, (tf.errors.OutOfRangeError, tf.errors.CancelledError)):
@@ -70,7 +75,8 @@ class Coordinator(queue_runners.RunnerCoordinator):
           break
     super().request_stop(ex)
 
-  def join(self, threads=None, stop_grace_period_secs=120, ignore_live_threads=False):
+  def join(self, threads: Optional[Iterable[threading.Thread]] = None,
+           stop_grace_period_secs: float = 120, ignore_live_threads: bool = False) -> None:
     """Like `tf.train.Coordinator.join`, without a wait for queue runners that do not stop."""
     threads = set(threads or ())
     runners = self._runner_threads | {
@@ -88,15 +94,16 @@ class Coordinator(queue_runners.RunnerCoordinator):
   def _have_failed(self, runners, others):
     """Whether a runner has failed, and no thread enqueues or consumes elements any more."""
     return any(failures.error is not None for failures in self._failures) and not any(
-      thread.is_alive() for thread in [one for one in runners if one.enqueues] + list(others))
+      thread.is_alive()
+      for thread in [runner for runner in runners if runner.enqueues] + list(others))
 
   def _check(self):
     graph, self._graph = self._graph, None
     runners = graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
     if not runners or super().should_stop():
       return
-    if any(isinstance(one, queue_runners.StartableRunner) and one.was_started
-           for one in runners) or any(
+    if any(isinstance(runner, queue_runners.Runner) and runner.was_started
+           for runner in runners) or any(
         thread.name.startswith(_STOCK_THREAD) for thread in threading.enumerate()):
       return
     raise RuntimeError(

@@ -5,7 +5,7 @@ Each function returns the tensors of one batch:
 1. The files of this worker's share are read, several at a time where records are shuffled. Each
    record gets its position (record_positions.py).
 2. Records are shuffled, repeated for the epochs and grouped into batches.
-3. One call decodes a batch. For lines this is five to ten times as fast as one call per line. A
+3. One call decodes a batch. For lines this is five to ten times as fast as a call per line. A
    record that cannot be decoded is reported or skipped (batch_decoding.py).
 4. Batches are made ahead of the training step. Our sessions initialise the iterator and can save
    its position (iterators.py).
@@ -17,7 +17,7 @@ the error names the file.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -33,8 +33,8 @@ _CHUNK = 16  # batches of shuffled records that are handled together
 _plain = tf.autograph.experimental.do_not_convert
 
 
-class _Format(NamedTuple):
-  """How the records of one file are read."""
+class _FileFormat(NamedTuple):
+  """How the records of a file are read."""
 
   read: Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]  # (path, compression) -> values
   first_number: int = 0  # the number of a file's first record
@@ -42,14 +42,16 @@ class _Format(NamedTuple):
   has_text: bool = False
 
 
-def text_line_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
+def text_line_dataset(shard: shard_lib.Shard, pattern: Union[str, Sequence[str]],
+                      decode: Callable[[tf.Tensor], Any],
                       shuffle: Optional[int] = None, header_lines: int = 0,
                       compression: Optional[str] = None, drop_remainder: bool = False,
                       prefetch: int = 2, num_parallel_decodes: int = 1) -> Any:
   """Reads lines of text, such as CSV, without their line ends, in the structure of decode's result.
 
-  A byte order mark before a file's first line is dropped, and so is every carriage return. Every
-  line feed ends a line, also inside quotes.
+  The result is not a `tf.data.Dataset`, as the name says, but the tensors of the next batch, which
+  `input_fn` returns. A byte order mark before a file's first line is dropped, and so is every
+  carriage return. Every line feed ends a line, also inside quotes.
 
   Args:
     shard: this worker's share.
@@ -57,12 +59,15 @@ def text_line_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tens
     decode: takes a string vector [n] of records; returns tensors, dense or sparse, in any
       structure, whose first dimension is n. For example `tf.io.decode_csv`, `tf.io.parse_example`.
     shuffle: size in records of the buffer that shuffles, in training; None: in order.
-    header_lines: lines at the beginning of each file that are no records.
+    header_lines: lines at the beginning of each file before its records.
     compression: "GZIP", "ZLIB" or "" for none; None: GZIP for names that end in ".gz", else none.
     drop_remainder: whether every batch has exactly shard.batch_size records. Then a remainder at
       the end is dropped, and a skipped record is replaced by another record of its batch.
     prefetch: batches that are made ahead of the training step.
     num_parallel_decodes: batches that are decoded at the same time.
+
+  Returns:
+    Tensors in the structure of decode's result, with the batch as their first dimension.
 
   Raises:
     ShardError: no file matches, or the files cannot be divided.
@@ -70,7 +75,7 @@ def text_line_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tens
     TypeError: decode returned something else.
   """
   shard_lib.check_at_least("header_lines", header_lines, 0)
-  form = _Format(
+  form = _FileFormat(
     lambda path, kind: tf.data.TextLineDataset(path, compression_type=kind).skip(header_lines),
     header_lines, has_text=True)
   return _batch(shard, pattern, decode, form, shuffle, compression, drop_remainder, prefetch,
@@ -85,7 +90,7 @@ def tf_record_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tens
 
   Arguments, result and errors are those of `text_line_dataset`.
   """
-  form = _Format(lambda path, kind: tf.data.TFRecordDataset(path, compression_type=kind))
+  form = _FileFormat(lambda path, kind: tf.data.TFRecordDataset(path, compression_type=kind))
   return _batch(shard, pattern, decode, form, shuffle, compression, drop_remainder, prefetch,
                 num_parallel_decodes)
 
@@ -102,13 +107,13 @@ def fixed_length_record_dataset(shard: shard_lib.Shard, pattern, decode: Callabl
   Args:
     decode: for example `lambda records: tf.io.decode_raw(records, tf.uint8)`.
     record_bytes: bytes per record.
-    header_bytes: bytes at the beginning of each file that are no record.
-    footer_bytes: bytes at the end of each file that are no record.
+    header_bytes: bytes at the beginning of each file before its records.
+    footer_bytes: bytes at the end of each file after its records.
   """
   shard_lib.check_at_least("record_bytes", record_bytes, 1)
   shard_lib.check_at_least("header_bytes", header_bytes, 0)
   shard_lib.check_at_least("footer_bytes", footer_bytes, 0)
-  form = _Format(lambda path, kind: tf.data.FixedLengthRecordDataset(
+  form = _FileFormat(lambda path, kind: tf.data.FixedLengthRecordDataset(
     path, record_bytes, header_bytes, footer_bytes, compression_type=kind))
   return _batch(shard, pattern, decode, form, shuffle, compression, drop_remainder, prefetch,
                 num_parallel_decodes)
@@ -121,7 +126,7 @@ def whole_file_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Ten
 
   Arguments, result and errors are those of `text_line_dataset`.
   """
-  form = _Format(lambda path, kind: tf.data.Dataset.from_tensors(path).map(tf.io.read_file),
+  form = _FileFormat(lambda path, kind: tf.data.Dataset.from_tensors(path).map(tf.io.read_file),
                  numbered=False)
   return _batch(shard, pattern, decode, form, shuffle, "", drop_remainder, prefetch,
                 num_parallel_decodes)
@@ -190,15 +195,16 @@ def _read_leased(leased, paths, kinds, first, form):
   """The records of the leased files, with a mark after those of each file."""
   paths, kinds = tf.constant(paths), tf.constant(kinds)
 
-  def read(found):
-    index = tf.math.floormod(found, tf.constant(2 ** positions.SOURCE_BITS, tf.int64))
-    return _read(form, tf.gather(paths, index), tf.gather(kinds, index), found + first, marked=True)
+  def read(number):
+    index = tf.math.floormod(number, tf.constant(2 ** positions.SOURCE_BITS, tf.int64))
+    return _read(
+      form, tf.gather(paths, index), tf.gather(kinds, index), number + first, marked=True)
 
   return leased.flat_map(_plain(read))
 
 
 def _read(form, path, kind, source, marked=False):
-  """The records of one file: (position, value)."""
+  """The records of a file: (position, value)."""
   values = form.read(path, kind)
   if marked:
     values = values.concatenate(tf.data.Dataset.from_tensors(batch_decoding.MARK))
@@ -207,7 +213,7 @@ def _read(form, path, kind, source, marked=False):
 
 
 def _read_alone(form, path, kind):
-  """The values in one file, in the default graph."""
+  """The values in a file, in the default graph."""
   return form.read(tf.constant(path), tf.constant(kind))
 
 

@@ -1,4 +1,4 @@
-"""What tf1ps knows of the input of one graph. This is the only thing that it attaches to a graph.
+"""The notes of tf1ps on the input of a graph. It attaches nothing else to a graph.
 
 A program's `input_fn` builds in the default graph and returns nothing but tensors, and a queue
 runner is found in the graph's collection. So these values cannot travel as arguments from the
@@ -36,7 +36,7 @@ class RecordSource(NamedTuple):
 
 
 class GraphInput:
-  """What tf1ps knows of the input of one graph.
+  """The notes of tf1ps on the input of a graph.
 
   Attributes:
     files: the table of `InputFile`s. A record travels through the graph with an integer that holds
@@ -67,7 +67,7 @@ def input_of(graph: Optional[tf.Graph] = None) -> GraphInput:
 
 
 def use_bad_records(policy: BadRecords, graph: Optional[tf.Graph] = None) -> None:
-  """Sets the policy for bad records of a graph, or the default one, before it decodes records."""
+  """Sets the policy for bad records of a graph (None: the default) before it decodes records."""
   input_of(graph).bad_records = policy
 
 

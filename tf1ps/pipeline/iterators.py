@@ -9,7 +9,8 @@ iterator that is not one-shot, also in each session that replaces another. Here:
 2. `without_autotuning` removes a thread of tf.data that can delay the end of a session.
 3. `next_batch` makes an iterator of a program's dataset.
 4. `IteratorPositions` saves the positions of iterators, and restores them in a new session.
-5. `has_python_calls` finds operations that only this process can run. An iterator that calls Python
+5. `is_endless` finds a repeat without end, where data shall end.
+6. `has_python_calls` finds operations that only this process can run. An iterator that calls Python
    has no position.
 """
 
@@ -17,10 +18,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import json
 import logging
 import os
-from typing import Any, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -30,6 +32,14 @@ from tf1ps.graph import needed_ops
 _log = logging.getLogger("tf1ps")
 _PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2"])
 _PYTHON_CALLS = frozenset(["PyFunc", "PyFuncStateless", "EagerPyFunc"])
+KEEPING = (  # datasets that keep the order of records, and drop none before their end
+  "MapDataset", "ParallelMapDataset", "MapAndBatchDataset", "BatchDataset", "ParallelBatchDataset",
+  "PaddedBatchDataset", "PrefetchDataset", "OptionsDataset", "ModelDataset", "OptimizeDataset")
+_ENDLESS_AS_INPUT = frozenset([
+  *KEEPING, "FilterDataset", "ShuffleDataset", "CacheDataset", "SkipDataset", "ShardDataset",
+  "UnbatchDataset", "IgnoreErrorsDataset", "DenseToSparseBatchDataset", "ParseExampleDataset",
+  "LatencyStatsDataset", "AssertNextDataset"])
+_REPEATS = {"RepeatDataset": 1, "ShuffleAndRepeatDataset": 4}  # the input that has the count
 _FILES = ("position.index", "position.data-00000-of-00001")
 # The largest position: each worker's passes to a ps every few seconds, and is in each checkpoint.
 MOST_BYTES = 1 << 26
@@ -51,23 +61,23 @@ def iterator_initializers(graph: tf.Graph, already: Any = None,
 
   Args:
     graph: the graph.
-    already: operations or tensors that have run, one or nested ones, such as the local_init_op with
-      the collection TABLE_INITIALIZERS. The iterators that they initialise are left out.
+    already: operations or tensors that have run, a single one or a structure, such as the
+      local_init_op with the collection TABLE_INITIALIZERS. Their iterators are left out.
     only_task: a task such as "/job:worker/task:1". Iterators on another task's device are left out,
       because that task initialises them. None: all iterators.
 
   Returns:
     The first operation that was made for each iterator, in order.
   """
-  ran = [graph.as_graph_element(one) for one in tf.nest.flatten(already) if one is not None]
-  done = set(needed_ops([one.op if isinstance(one, tf.Tensor) else one for one in ran]))
-  first = {}  # {iterator: the initialiser that has run, or the one that was made first}
+  ran = [graph.as_graph_element(fetch) for fetch in tf.nest.flatten(already) if fetch is not None]
+  done = set(needed_ops([fetch.op if isinstance(fetch, tf.Tensor) else fetch for fetch in ran]))
+  first = {}  # {iterator: the initialiser that has run, or that was made first}
   for op in graph.get_operations():
     if op.type == "MakeIterator":
       iterator = op.inputs[1].op
       if op in done or iterator not in first:
         first[iterator] = op
-  found = []
+  unrun = []
   for iterator, op in first.items():
     if op in done or not _is_on(iterator.device or op.device, only_task):
       continue
@@ -76,13 +86,74 @@ def iterator_initializers(graph: tf.Graph, already: Any = None,
       _log.info("the iterator %s needs a feed of %s, so tf1ps does not initialise it. Run %s in "
                 "your program.", iterator.name, ", ".join(fed), op.name)
     else:
-      found.append(op)
-  return found
+      unrun.append(op)
+  return unrun
 
 
 def next_batch(dataset: tf.data.Dataset) -> Any:
   """Makes an iterator of a dataset of batches, which our sessions initialise; returns its next."""
   return tf.data.make_initializable_iterator(without_autotuning(dataset)).get_next()
+
+
+def generated(generate: Callable[[], Iterator], spec: Any) -> tf.data.Dataset:
+  """Makes a dataset of what a function of Python yields; TensorSpecs describe an element."""
+  if "output_signature" in inspect.signature(tf.data.Dataset.from_generator).parameters:
+    return tf.data.Dataset.from_generator(generate, output_signature=spec)
+  return tf.data.Dataset.from_generator(  # TensorFlow 1.15's arguments; later they are deprecated
+    generate, tf.nest.map_structure(lambda part: part.dtype, spec),
+    tf.nest.map_structure(lambda part: part.shape, spec))
+
+
+def is_endless(tensors: Any) -> bool:
+  """Whether datasets repeat the data of a batch without end, as far as the graph shows that.
+
+  Args:
+    tensors: those of the batch, in any structure. False if a queue or a function of Python may end
+      them.
+  """
+  needed = needed_ops(tensor.op for tensor in tf.nest.flatten(tensors) if tensor is not None)
+  handles = {op.inputs[0].op for op in needed if op.type.startswith("IteratorGetNext")}
+  return bool(handles) and all(map(_repeats, handles)) and not (
+    any("Dequeue" in op.type for op in needed) or has_python_calls(next(iter(handles)).graph))
+
+
+def _repeats(iterator: tf.Operation) -> bool:
+  graph = iterator.graph
+  if iterator.type == "OneShotIterator":
+    name = iterator.node_def.attr["dataset_factory"].func.name
+    made, = (each for each in graph.as_graph_def().library.function if each.signature.name == name)
+    nodes = {node.name: node for node in made.node_def}
+    return _ends_in_repeat(next(iter(made.ret.values())), nodes.get)
+  makers = [op for op in iterator.outputs[0].consumers() if op.type == "MakeIterator"]
+  return bool(makers) and all(
+    _ends_in_repeat(op.inputs[0].name, lambda name: graph.get_operation_by_name(name).node_def)
+    for op in makers)
+
+
+def _ends_in_repeat(name: Optional[str], find: Callable) -> bool:
+  """Whether a dataset is a repeat without end, or comes from it by functions that do not end it.
+
+  Args:
+    name: of the dataset's tensor; None: not known.
+    find: returns the NodeDef of a name, or None.
+  """
+  while name:
+    node = find(name.partition(":")[0])
+    kind = "" if node is None else without_version(node.op)
+    if kind in _REPEATS:
+      count = find(node.input[_REPEATS[kind]].partition(":")[0])
+      if count is not None and count.op == "Const" and tf.make_ndarray(
+          count.attr["value"].tensor) < 0:
+        return True
+    name = node.input[0] if kind in _REPEATS or kind in _ENDLESS_AS_INPUT else None
+  return False
+
+
+def without_version(op_type: str) -> str:
+  """Returns "BatchDataset" for "BatchDatasetV2", or for "ExperimentalBatchDataset"."""
+  stem = op_type.rstrip("0123456789")
+  stem = stem[:-1] if stem != op_type and stem.endswith("V") else stem
+  return stem[len("Experimental"):] if stem.startswith("Experimental") else stem
 
 
 def _is_on(device: str, task: Optional[str]) -> bool:
@@ -222,16 +293,16 @@ def _description(graph: tf.Graph, initializers: List[tf.Operation]) -> list:
   functions = {each.signature.name: each for each in definition.library.function}
   names = {op.name for op in needed_ops(initializers)}
   nodes = [node for node in definition.node if node.name in names]
-  found, seen = [], set()
+  description, seen = [], set()
   while nodes:
     node = nodes.pop(0)
-    found.append((node.op, _constant(node)))
+    description.append((node.op, _constant(node)))
     for key in sorted(node.attr):
       called = node.attr[key].func.name
       if called in functions and called not in seen:
         seen.add(called)
         nodes += functions[called].node_def
-  return found
+  return description
 
 
 def _constant(node) -> str:

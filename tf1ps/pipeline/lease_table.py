@@ -1,12 +1,17 @@
-"""The leases of all workers on ranges of the data (`--shard=dynamic`), in one table on a server.
+"""The leases of all workers on ranges of the data (`--shard=dynamic`), in a table on a server.
 
 The data are a number of ranges: files, or blocks of records. Each epoch hands out every range once.
 `LeaseState` holds the state as JSON, so that a server and a file can keep it:
 
-1. `grant` leases the next range to a worker, returned leases first.
-2. `done` ends a lease after the update of the range's last record was applied.
-3. `return_leases` takes back the leases of a worker that left or is lost. The examples that the
-   worker already trained on will be trained on twice, and are counted.
+  state  in the table      next state
+  new    from `next` on    out: `grant`
+  back   in `back`         out: `grant`, before new ones
+  out    in `out`          done: `done`, after the update of the range's last record was applied;
+                           back: `return_leases` of a worker that left or is lost
+  done   nowhere           (none)
+
+The examples of a returned lease that the worker already trained on will be trained on twice, and
+are counted.
 
 `LeaseTable` keeps this state in a control record, for all workers of a job:
 
@@ -17,7 +22,7 @@ The data are a number of ranges: files, or blocks of records. Each epoch hands o
 3. With each checkpoint the chief saves a copy (`to_json`), before the variables are saved. So the
    updates of all done ranges in the copy are in the checkpoint.
 
-A lease is one number: epoch * 2^32 + its place in the order of the epoch, from 0.
+A lease is a number: epoch * 2^32 + its place in the order of the epoch, from 0.
 """
 
 from __future__ import annotations
@@ -81,10 +86,29 @@ class LeaseState:
     """
     return cls(dict(digest=digest, count=count, epochs=epochs, next=0, out={}, back=[], again=0))
 
-  def grant(self, owner: int, epoch: Optional[int] = None) -> Optional[int]:
-    """Grants worker `owner` a lease of `epoch` (None: any); returns it, or None if none is left."""
-    value = self.value
-    lease = next((one for one in value["back"] if epoch in (None, one // EPOCH)), None)
+  @classmethod
+  def check(cls, text: str) -> str:
+    """Returns what `LeaseTable.to_json` has returned; else ValueError, KeyError or TypeError."""
+    value = json.loads(text)
+    for name, kind in (("digest", str), ("count", int), ("next", int), ("again", int),
+                       ("back", list), ("out", dict)):
+      if not isinstance(value[name], kind):
+        raise ValueError("%s must be %s, got %r" % (name, kind.__name__, value[name]))
+    numbers = [part for lease, (owner, examples) in value["out"].items()
+               for part in (int(lease), owner, examples)]
+    if not all(isinstance(number, int) for number in numbers + value["back"]):
+      raise ValueError("out and back must have whole numbers, got %r" % (value,))
+    return text
+
+  def grant(self, owner: int, epoch: Optional[int] = None,
+            held: Iterable[int] = ()) -> Optional[int]:
+    """Grants worker `owner` a lease of `epoch` (None: any); returns it, or None if none is left.
+
+    A worker that was taken for lost may still read the ranges `held`, and gets none of these.
+    """
+    value, held = self.value, set(held)
+    lease = next((back for back in value["back"]
+                  if epoch in (None, back // EPOCH) and back not in held), None)
     if lease is not None:
       value["back"].remove(lease)
     elif self._has_new() and epoch in (None, self._next() // EPOCH):
@@ -155,7 +179,8 @@ class LeaseTable:
     records: the number of records in the data, where they were counted; else None.
   """
 
-  def __init__(self, table: ControlTable, container: str, digest: str, epochs: Optional[int]):
+  def __init__(self, table: ControlTable, container: Optional[str], digest: str,
+               epochs: Optional[int]):
     """Prepares the access; makes no call yet.
 
     `table` belongs to the task that keeps the job's control records; `digest` is that of this
@@ -191,12 +216,12 @@ class LeaseTable:
     value = self._table.change(self._name, lambda unused_value: None)
     if not value:  # the ps was started again
       raise ControlError("the chief has not written the table of ranges of the data yet")
-    found = value["ranges"]["digest"]
-    if found != self._digest:
+    digest = value["ranges"]["digest"]
+    if digest != self._digest:
       raise DifferentDataError(
         "the chief hands out other ranges of the data (%s) than this worker has (%s). Give all "
         "workers the same files under the same names, or the same records." % (
-          found, self._digest))
+          digest, self._digest))
     self._era, self.records = value["era"], value["records"]
 
   def change(self, function: Callable[[LeaseState], object]):
@@ -221,7 +246,7 @@ class LeaseTable:
     return answers[-1]
 
   def to_json(self) -> str:
-    """Returns the state, or the last one that was read if the server does not answer.
+    """Returns the state, or the last that was read if the server does not answer.
 
     Raises tf.errors.AbortedError if no state was read before.
     """

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import collections
 import hashlib
-import inspect
 import logging
 import os
 import threading
@@ -30,7 +29,13 @@ from typing import Callable, Dict, List, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import TIMING, Error
-from tf1ps.pipeline.iterators import iterator_initializers, without_autotuning
+from tf1ps.pipeline.iterators import (
+  KEEPING,
+  generated,
+  iterator_initializers,
+  without_autotuning,
+  without_version,
+)
 from tf1ps.pipeline.lease_table import EPOCH, LeaseState, StaleSessionError, range_of
 from tf1ps.pipeline.record_positions import MAX_EPOCHS
 from tf1ps.state import ControlError
@@ -39,14 +44,7 @@ _log = logging.getLogger("tf1ps")
 BATCHES_PER_BLOCK = 8  # of a block, by default
 _SEED = 1  # of the order of shuffled ranges, the same on all workers
 _NOTHING_YET, _END = -1, -2
-# The element's type for tf.data.Dataset.from_generator; TensorFlow 2 deprecates 1.15's arguments.
-_INT64 = ({"output_signature": tf.TensorSpec([], tf.int64)}
-          if "output_signature" in inspect.signature(tf.data.Dataset.from_generator).parameters
-          else {"output_types": tf.int64, "output_shapes": []})
 _ENDLESS = -1  # a cardinality
-_KEEPING = (  # datasets that keep the order of records, and drop none before their end
-  "MapDataset", "ParallelMapDataset", "MapAndBatchDataset", "BatchDataset", "ParallelBatchDataset",
-  "PaddedBatchDataset", "PrefetchDataset", "OptionsDataset", "ModelDataset", "OptimizeDataset")
 
 # Calls a function with the `LeaseState` of all workers, and returns its result.
 Change = Callable[[Callable[[LeaseState], object]], object]
@@ -77,7 +75,6 @@ class WorkerLeases:
     self._change: Optional[Change] = None
 
   def _start_pass(self):
-    """Starts a pass, without leases."""
     self._pass += 1
     self._is_wanted = self._has_ended = self.was_asked = False
     self._epoch: Optional[int] = None
@@ -94,14 +91,14 @@ class WorkerLeases:
     """
     def generate():
       number = self._pass
-      found = self._next(number)
-      while found != _END:
-        yield found
-        found = self._next(number)
+      range_ = self._next(number)
+      while range_ != _END:
+        yield range_
+        range_ = self._next(number)
 
-    numbers = tf.data.Dataset.from_generator(generate, **_INT64)
+    numbers = generated(generate, tf.TensorSpec([], tf.int64))
     # The records are read inside of flat_map, and a dataset in there hands no options on.
-    return without_autotuning(numbers.filter(lambda found: found >= 0))
+    return without_autotuning(numbers.filter(lambda range_: range_ >= 0))
 
   def _next(self, number):
     with self._condition:
@@ -162,8 +159,8 @@ class WorkerLeases:
     with self._condition:
       has_ended = self._has_ended and not self._new
       if has_ended:
-        for found in list(self._held):
-          self._finish(found)
+        for range_ in list(self._held):
+          self._finish(range_)
     if has_ended:
       self._report()
     else:
@@ -177,22 +174,22 @@ class WorkerLeases:
     with self._condition:
       return list(self._held)
 
-  def trained_of(self, found: int) -> int:
+  def trained_of(self, range_: int) -> int:
     """Returns how many examples of a range were trained on so far."""
-    return self._trained.get(found, 0)
+    return self._trained.get(range_, 0)
 
-  def note_trained(self, found: int, examples: int, is_done: bool) -> None:
+  def note_trained(self, range_: int, examples: int, is_done: bool) -> None:
     """Counts examples of a range that were trained on, and ends its lease if they are the last."""
     with self._condition:
-      if found in self._held:
-        self._trained[found] = self._trained.get(found, 0) + examples
+      if range_ in self._held:
+        self._trained[range_] = self._trained.get(range_, 0) + examples
         if is_done:
-          self._finish(found)
+          self._finish(range_)
 
-  def _finish(self, found):
-    self._done.append(self._held.pop(found))
-    self._trained.pop(found, None)
-    del self._leases[found]
+  def _finish(self, range_):
+    self._done.append(self._held.pop(range_))
+    self._trained.pop(range_, None)
+    del self._leases[range_]
 
   # The table.
 
@@ -212,15 +209,15 @@ class WorkerLeases:
         threading.Event().wait(TIMING.local_poll_interval)
 
   def _report(self):
-    with self._exchanging:  # another thread must not return a lease that this one just takes
+    with self._exchanging:  # another thread must not return a lease that this thread just takes
       self._exchange()
 
   def _exchange(self):
-    """Reports what was done, and takes a lease if one is wanted."""
+    """Reports the ranges that are done, and takes a lease if the pipeline wants a range."""
     with self._condition:
       number, change = self._pass, self._change
       done, held = list(self._done), list(self._held.values())
-      trained = {self._leases[found]: count for found, count in self._trained.items()}
+      trained = {self._leases[range_]: count for range_, count in self._trained.items()}
       is_wanted, epoch = self._is_wanted, self._epoch
     if change is None:
       return
@@ -230,7 +227,8 @@ class WorkerLeases:
       state.note_trained(self.owner, trained)
       # A lease that is in the table and not held is of an earlier session, or its answer was lost.
       state.return_leases(self.owner, held)
-      lease = state.grant(self.owner, epoch if self.by_epoch else None) if is_wanted else None
+      lease = (state.grant(self.owner, epoch if self.by_epoch else None, held)
+               if is_wanted else None)
       return lease, state.value["count"]
 
     lease, count = change(transact)
@@ -247,10 +245,10 @@ class WorkerLeases:
       self._has_ended = True
     else:
       # As the records report it: their positions tell only so many epochs apart.
-      found = range_of(lease, count, self._seed) % (MAX_EPOCHS * EPOCH)
+      range_ = range_of(lease, count, self._seed) % (MAX_EPOCHS * EPOCH)
       self._epoch = lease // EPOCH
-      self._held[found] = self._leases[found] = lease
-      self._new.append(found)
+      self._held[range_] = self._leases[range_] = lease
+      self._new.append(range_)
     self._condition.notify_all()
 
 
@@ -263,7 +261,7 @@ class Blocks:
      reading them, which is fast in memory. Large files are better leased as files.
   3. With `shuffle` the blocks come in another order in each epoch, and each block is shuffled in
      itself, so that the records of a block stay together.
-  4. As long as the datasets after this one keep the order and number of records (`order_is_kept`),
+  4. As long as later datasets keep the order and number of records (`order_is_kept`),
      the n-th trained example is the n-th record that was read, and `trained` can count by block.
 
   Attributes:
@@ -288,8 +286,8 @@ class Blocks:
     self._counted = dataset.reduce(
       tf.constant(0, tf.int64), lambda count, *unused_record: count + 1)
 
-    def block(found):
-      records = dataset.skip(found % EPOCH * size).take(size)
+    def block(range_):
+      records = dataset.skip(range_ % EPOCH * size).take(size)
       return records if shuffle is None else records.shuffle(min(shuffle, size))
 
     self.dataset = leases.dataset().flat_map(block)
@@ -313,44 +311,35 @@ class Blocks:
     return -(-self.records // self.size)
 
   def order_is_kept(self) -> bool:
-    """Returns whether all datasets built after this one keep the order and number of records.
+    """Returns whether all datasets built after this dataset keep order and number of records.
 
     A function that maps whole batches may change their size.
     """
     is_batched = False
     for op in self._graph.get_operations()[self._built:]:
-      kind = _without_version(op.type)
+      kind = without_version(op.type)
       is_map = "Map" in kind
       if op.type.startswith("RandomShuffle") or "Dataset" in kind and (
-          kind not in _KEEPING or is_map and (is_batched or _is_sloppy(op))):
+          kind not in KEEPING or is_map and (is_batched or _is_sloppy(op))):
         return False
       is_batched |= "Batch" in kind and "Dataset" in kind
     return True
 
   def trained(self, examples: int) -> None:
     """Counts examples that were trained on, in the order of the records, for their blocks."""
-    for found in self._leases.held():
+    for range_ in self._leases.held():
       if not examples:
         return
-      left = self._size_of(found) - self._leases.trained_of(found)
+      size = min(self.size, self.records - range_ % EPOCH * self.size)
+      left = size - self._leases.trained_of(range_)
       part = min(examples, left)
-      self._leases.note_trained(found, part, is_done=part == left)
+      self._leases.note_trained(range_, part, is_done=part == left)
       examples -= part
-
-  def _size_of(self, found: int) -> int:
-    return min(self.size, self.records - found % EPOCH * self.size)
 
 
 def _is_sloppy(op):
   attributes = op.node_def.attr
   return attributes["sloppy"].b or attributes["deterministic"].s == b"false"
-
-
-def _without_version(op_type: str) -> str:
-  """Returns "BatchDataset" for "BatchDatasetV2", or for "ExperimentalBatchDataset"."""
-  stem = op_type.rstrip("0123456789")
-  stem = stem[:-1] if stem != op_type and stem.endswith("V") else stem
-  return stem[len("Experimental"):] if stem.startswith("Experimental") else stem
 
 
 class LeasedData(NamedTuple):

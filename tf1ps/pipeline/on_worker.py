@@ -1,13 +1,13 @@
 """Keeps an input pipeline on the worker that it feeds, under any device setter.
 
 TensorFlow's device setter places each variable on a ps, also the counter that ends the data after
-`num_epochs`. The counter has the same name on all workers, so all of them count with one variable,
+`num_epochs`. The counter has the same name on all workers, so all of them count with a variable,
 and two workers that should both read all the data get a part of it each. Operations that are built
 in `scope` stay on the worker:
 
-1. A no-op shows which device is in force for operations that are no variables. Under a device
+1. A no-op shows which device is in force for operations other than variables. Under a device
    setter, TensorFlow's or ours, this is the setter's worker. The no-op never runs.
-2. If the device has no job, the worker is the one that our device setter in this graph named. If it
+2. If the device has no job, the worker is that which our device setter in this graph named. If it
    has a job and no task ("/job:worker"), the task is that of this process's `tf1ps.Server`, because
    TensorFlow 1.15 would use the first task of the job.
 3. This device is set for everything in the scope. An inner device wins over a device setter.
@@ -36,7 +36,7 @@ def scope(worker_device: Optional[str] = None):
       describes; "": no device.
 
   Raises:
-    ValueError, TypeError: `worker_device` is no device string.
+    ValueError, TypeError: `worker_device` is not a device string.
   """
   if worker_device is not None and not isinstance(worker_device, str):
     raise TypeError("worker_device must be a device string such as \"/job:worker/task:0\", or None;"

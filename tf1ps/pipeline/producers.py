@@ -9,15 +9,16 @@ They have the names and arguments of TensorFlow's functions, and call them: `str
    `worker_device=` sets the worker; it wins over a device scope around the call.
 2. Arguments with which the graph would fail or hang when it runs are refused when it is built.
 
-The counter is a local variable, and every queue needs its runner. Monitored sessions initialise the
-one and start the other. In a session of your own run `tf.local_variables_initializer()` and call
-`tf.train.start_queue_runners`.
+The counter is a local variable, and every queue needs its runner. Monitored sessions initialise
+local variables and start runners. In a session of your own run `tf.local_variables_initializer()`
+and call `tf.train.start_queue_runners`.
 """
 
 from __future__ import annotations
 
 import inspect
 import numbers
+from typing import Any, Callable
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -25,7 +26,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.pipeline import on_worker
 
 
-def _wrapped(name, check):
+def _wrapped(name: str, check: Callable[[str, dict], None]) -> Callable[..., Any]:
   """Returns tf.train's function `name` with checked arguments, and its operations on the worker.
 
   `check` takes the name and the arguments by name; it may raise for or replace a bad argument.
@@ -40,9 +41,10 @@ def _wrapped(name, check):
     with on_worker.scope(worker_device):
       return stock(*bound.args, **bound.kwargs)
 
-  call.__signature__ = signature.replace(parameters=[
+  shown = signature.replace(parameters=[
     *signature.parameters.values(),
     inspect.Parameter("worker_device", inspect.Parameter.KEYWORD_ONLY, default=None)])
+  call.__signature__ = shown  # type: ignore[attr-defined]  # inspect looks for it
   call.__name__ = call.__qualname__ = name
   call.__doc__ = (
     "TensorFlow's `tf.train.%s`, all of it on the worker.\n\n"
@@ -71,12 +73,12 @@ def _check_strings(function, arguments):
   given = arguments["string_tensor"]
   if not tf.is_tensor(given):
     strings = np.array(given, dtype=object)
-    wrong = [one for one in strings.ravel() if not isinstance(one, (str, bytes))]
+    wrong = [element for element in strings.ravel() if not isinstance(element, (str, bytes))]
     if wrong:
       raise TypeError("%s takes strings such as the names of files, got %r" % (function, wrong[0]))
     if strings.ndim != 1 or not strings.size:
       raise ValueError("%s takes a list of at least one string, got %s" % (
-        function, "an empty one" if not strings.size else "the shape %s" % (strings.shape,)))
+        function, "an empty list" if not strings.size else "the shape %s" % (strings.shape,)))
     arguments["string_tensor"] = list(strings)
   elif given.dtype.base_dtype != tf.string:
     raise TypeError("%s takes strings, got a tensor of %s" % (function, given.dtype.name))
@@ -87,7 +89,7 @@ def _check_slices(function, arguments):
   if tf.is_tensor(arguments["tensor_list"]) or not len(arguments["tensor_list"]):
     raise ValueError("%s takes a list of at least one tensor, got %r" % (
       function, arguments["tensor_list"]))
-  sizes = [_rows(function, one) for one in arguments["tensor_list"]]
+  sizes = [_rows(function, tensor) for tensor in arguments["tensor_list"]]
   known = sorted({size for size in sizes if size is not None})
   if len(known) > 1:
     raise ValueError("%s takes a slice of each tensor at a time, so all must have the same first "

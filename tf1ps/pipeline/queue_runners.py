@@ -6,9 +6,9 @@ that starts the graph's queue runners starts these. In one session the threads o
 
 1. It enqueues until its input has ended, its queue is closed, or the coordinator stops.
 2. After an error it tries the records of the run again in parts (record_retry.py). Either all good
-   records are enqueued, and bad ones are skipped by the graph's policy, or the thread fails.
+   records are enqueued, and bad records are skipped by the graph's policy, or the thread fails.
 3. A thread that fails records its error in the session's `Failures`. The runner's other threads
-   enqueue the records that they have read, which may be earlier ones.
+   enqueue the records that they have read, which may be earlier records.
 4. It closes the queue and cancels nothing, so that all elements reach the consumer. If no thread
    fails, the last thread closes the queue.
 5. The consumer's next run, also after further queues, finds a closed and empty queue. In place of
@@ -24,7 +24,7 @@ import logging
 import threading
 import time
 import weakref
-from typing import List, Optional
+from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -35,12 +35,12 @@ from tf1ps.pipeline.graph_input import input_of
 
 _log = logging.getLogger("tf1ps")
 _CONSEQUENCES = (tf.errors.OutOfRangeError, tf.errors.CancelledError)
-_failures_of_session = weakref.WeakKeyDictionary()
+_failures_of_session: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 class Failures:
-  """The error that ended the queue runners of one session; for any thread.
+  """The error that ended the queue runners of a session; for any thread.
 
   Attributes:
     error: the first error, or None. Later errors are its consequences.
@@ -98,16 +98,6 @@ class RunnerThread(threading.Thread):
     self.enqueues = enqueues
 
 
-class StartableRunner(tf.train.QueueRunner):
-  """A queue runner that knows whether it was started.
-
-  Attributes:
-    was_started: whether threads were made for any session.
-  """
-
-  was_started = False
-
-
 def failures_of(session) -> Failures:
   """Returns the failures of a session."""
   with _lock:
@@ -117,7 +107,7 @@ def failures_of(session) -> Failures:
 
 
 def connect(session, coord: Optional[tf.train.Coordinator]) -> Failures:
-  """Passes the failures of a session to its consumer and to a coordinator, if there is one.
+  """Passes the failures of a session to its consumer and to a coordinator, if any.
 
   Returns the failures, in which the session's runners record their errors.
   """
@@ -175,21 +165,24 @@ def run_quietly(run, *args) -> None:
     pass
 
 
-class Runner(StartableRunner):
+class Runner(tf.train.QueueRunner):
   """A queue runner made of TensorFlow's, with the same queue and operations.
 
   Attributes:
+    was_started: whether threads were made for any session.
     tracked: for each enqueue operation its `record_retry.TrackedEnqueue`, or None.
   """
 
   def __init__(self, stock: tf.train.QueueRunner):
     """Creates the runner in place of `stock`."""
-    ops = [one.op if isinstance(one, tf.Tensor) else one for one in stock.enqueue_ops]
+    ops = [enqueue.op if isinstance(enqueue, tf.Tensor) else enqueue
+           for enqueue in stock.enqueue_ops]
     super().__init__(
       stock.queue, ops, stock.close_op, stock.cancel_op, stock.queue_closed_exception_types)
+    self.was_started = False
     self.tracked: List[Optional[record_retry.TrackedEnqueue]] = [None] * len(ops)
     self._is_tracked = False
-    self._groups = []
+    self._groups: List[Any] = []
 
   def track(self) -> None:
     """Tracks the enqueue operations, unless they are tracked or the graph is finalized."""
@@ -230,7 +223,7 @@ class Runner(StartableRunner):
 
 
 class _Group:
-  """The threads of one runner in one session."""
+  """The threads of a runner in a session."""
 
   def __init__(self, runner, session, coord, failures):
     self.session = session
@@ -315,7 +308,8 @@ class _Group:
   def _check_at_end(self):
     policy = input_of(self.session.graph).bad_records
     try:
-      if policy.skipped and any(one is not None and one.counts for one in self._runner.tracked):
+      if policy.skipped and any(
+          enqueue is not None and enqueue.counts for enqueue in self._runner.tracked):
         policy.check_at_end(record_retry.records_read(self.session, self._runner.tracked))
     except (bad_records.TooManyBadRecordsError, tf.errors.OpError) as error:
       self._failures.record(error, self._runner.name)
@@ -346,7 +340,7 @@ def _with_hint(error: tf.errors.OpError) -> tf.errors.OpError:
   """Adds to the error of an uninitialised counter of epochs what to do."""
   # A resource variable that is not initialised is not found.
   unset = (tf.errors.FailedPreconditionError, tf.errors.NotFoundError)
-  if isinstance(error, unset) and "limit_epochs/epochs" in error.message:
+  if isinstance(error, unset) and "limit_epochs/epochs" in error_line(error):
     return type(error)(error.node_def, error.op, "%s: run tf.local_variables_initializer() before "
                        "queue runners start" % error_line(error))
   return error
@@ -360,30 +354,33 @@ def adopt_queue_runners(
   A runner of the user's own class stays as it is.
 
   Args:
-    graph: the graph, by default the default one.
+    graph: the graph; None: the default graph.
     collection: the graph collection of the runners.
     track: whether to add the operations that keep the records of a run, so that an error names
       them; the graph must not be finalized.
   """
   graph = graph or tf.get_default_graph()
   runners = graph.get_collection_ref(collection)
-  runners[:] = [Runner(one) if type(one) is tf.train.QueueRunner else one for one in runners]
+  runners[:] = [Runner(runner) if type(runner) is tf.train.QueueRunner else runner
+                for runner in runners]
   if track:
-    for one in runners:
-      if isinstance(one, Runner):
-        one.track()
+    for runner in runners:
+      if isinstance(runner, Runner):
+        runner.track()
   return list(runners)
 
 
-def start_queue_runners(sess=None, coord=None, daemon=True, start=True,
-                        collection=tf.GraphKeys.QUEUE_RUNNERS) -> List[threading.Thread]:
+def start_queue_runners(sess: Optional[tf.Session] = None,
+                        coord: Optional[tf.train.Coordinator] = None, daemon: bool = True,
+                        start: bool = True,
+                        collection: str = tf.GraphKeys.QUEUE_RUNNERS) -> List[threading.Thread]:
   """Like `tf.train.start_queue_runners`, with the runners of this module; returns the threads.
 
   A run of the session raises the error of a runner, in place of the OutOfRangeError of the closed
   queue. For this, `sess.run` and `sess.make_callable` are replaced on this session.
 
   Args:
-    sess: the session; by default the default one.
+    sess: the session; None: the default session.
     coord: a Coordinator, or None.
     daemon: whether the threads end with the process.
     start: whether to start them.
@@ -391,7 +388,7 @@ def start_queue_runners(sess=None, coord=None, daemon=True, start=True,
 
   Raises:
     ValueError: there is no session.
-    TypeError: `sess` is no session.
+    TypeError: `sess` is not a session.
     RuntimeError: eager execution is on.
   """
   if not tf.executing_eagerly():

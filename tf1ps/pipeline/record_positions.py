@@ -1,15 +1,15 @@
 """The position of a record: its file's name and its number there, looked up only for an error.
 
-A record that travels through a graph carries one integer, its position:
+A record that travels through a graph carries an integer, its position:
 
-  bits 49 to 62   the epoch, where files are leased one by one; else 0
+  bits 49 to 62   the epoch, where files are leased; else 0
   bits 31 to 48   the file's index in the graph's table of files (graph_input.py)
   bits 0 to 30    the record's number in the file, from 0
 
 The bits above the number are the record's source: epoch * 2^32 + index, as in a leased range.
 
 A damaged file is found by its name too. TensorFlow's error says at which byte the damage is, and
-not in which file. So after such an error the graph's files are read again, up to the damaged one.
+not in which file. So after such an error the graph's files are read again, up to the damaged file.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ A decoder's error says "Field 2 in record 0 is not a valid float: x", without fi
 2. The operations between both, and no others, are copied. Their other inputs stay the originals.
 3. Before the copies run, the keys and records of the source are put into two local variables.
 4. If a run fails in a copied operation, `retry` reads the variables. It feeds the copy with halves
-   of the records, in order, until each bad record is alone; the good ones are enqueued on the way.
-   Of n records with a bad one this takes 2 log2(n) runs.
+   of the records, in order, until each bad record is alone; the good records are enqueued on the
+   way. Of n records with one bad record this takes 2 log2(n) runs.
 
 The copy takes 1 to 2 % more time per run (60 microseconds for a line of 28 floats that is decoded
 alone).
@@ -17,14 +17,13 @@ alone).
 
 from __future__ import annotations
 
-import re
 import uuid
 from typing import Dict, Iterable, List, NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import error_line, retry_refused_run
+from tf1ps.compat import error_line, failed_nodes, retry_refused_run
 from tf1ps.graph import (
   Subgraph,
   consumers_of,
@@ -62,11 +61,11 @@ class TrackedEnqueue(NamedTuple):
 
   def may_be_in(self, error: tf.errors.OpError) -> bool:
     """Returns whether an error names no operation of the graph, so that it may be in a function."""
-    named = re.findall(r"\{\{node ([^ }]*)", error.message)
+    named = failed_nodes(error)
     return error.op is None and bool(named) and not _exists(self.original.graph, named[0])
 
   def of_original(self, error: tf.errors.OpError, text: str) -> tf.errors.OpError:
-    """Returns an error in the copy as if the original had raised it, with a text in one line."""
+    """Returns an error in the copy as if the original had raised it, with a text of one line."""
     op, name = self.original, self._name_in(error)[len(self.prefix):]
     if _exists(op.graph, name):  # else it is in a function
       op = op.graph.get_operation_by_name(name)
@@ -77,8 +76,7 @@ class TrackedEnqueue(NamedTuple):
     if error.op is not None:
       return error.op.name
     # An error of a function that `make_callable` made has no operation.
-    found = re.search(r"\{\{node (%s[^ }]*)" % re.escape(self.prefix), error.message)
-    return found.group(1) if found else ""
+    return next((name for name in failed_nodes(error) if name.startswith(self.prefix)), "")
 
 
 def track_records(enqueue_op: tf.Operation, number: int = 0) -> Optional[TrackedEnqueue]:
@@ -90,11 +88,11 @@ def track_records(enqueue_op: tf.Operation, number: int = 0) -> Optional[Tracked
   sources = _sources(enqueue_op.graph)
   ends = [tensor for source in sources.values() for tensor in source]
   above = needed_ops([enqueue_op], fed=ends)
-  found = {id(sources[tensor.name]): sources[tensor.name]
+  used = {id(sources[tensor.name]): sources[tensor.name]
            for op in above for tensor in op.inputs if tensor.name in sources}
-  if len(found) != 1:
+  if len(used) != 1:
     return None
-  source, = found.values()
+  source, = used.values()
   names = {tensor.name for tensor in source}
   first = [op for op in above if any(tensor.name in names for tensor in op.inputs)]
   inside = descendants(first, consumers_of(above))
@@ -132,7 +130,7 @@ def _copy(enqueue_op, source, path, number):
             for handle, tensor in zip(handles, source)]
     # One operation after the other: a change of threads takes longer than an operation.
     names = {tensor.name for tensor in source}
-    waits = {op.name: puts[1:] for op in path if any(one.name in names for one in op.inputs)}
+    waits = {op.name: puts[1:] for op in path if any(tensor.name in names for tensor in op.inputs)}
     waits[puts[1].name] = puts[:1]
     copied = Subgraph.of_ops(puts + path).copy("copy", number, waits=waits)
   enqueue = copied.ops[enqueue_op.name]
@@ -153,15 +151,15 @@ def _counts(source):
 
 
 def _local_variable(tensor):
-  # The name is unique, because sessions of one server share variables by their names.
+  # The name is unique, because sessions of a server share variables by their names.
   return tf.raw_ops.VarHandleOp(
     dtype=tf.string, shape=tensor.shape, shared_name="tf1ps_records_" + uuid.uuid4().hex)
 
 
 def retry(kind, session, tracked: TrackedEnqueue, error: tf.errors.OpError) -> None:
-  """Enqueues the good records of a failed run; skips the bad ones, or raises.
+  """Enqueues the good records of a failed run; skips the bad records, or raises.
 
-  The error is one for which `tracked.is_in` or `tracked.may_be_in` holds. `kind` is the class whose
+  `tracked.is_in` or `tracked.may_be_in` holds for the error. `kind` is the class whose
   `run` is used.
 
   Raises:
@@ -188,19 +186,19 @@ def retry(kind, session, tracked: TrackedEnqueue, error: tf.errors.OpError) -> N
 def records_read(session, tracked: Iterable[Optional[TrackedEnqueue]], kind=tf.Session) -> int:
   """Returns how many records the readers above these operations have read in this session."""
   counts = {tensor.op.inputs[0].name: tensor
-            for one in tracked if one is not None for tensor in one.counts}
+            for enqueue in tracked if enqueue is not None for tensor in enqueue.counts}
   return int(sum(kind.run(session, list(counts.values()))))
 
 
 class _Retry:
-  """The parts of one failed run."""
+  """The parts of a failed run."""
 
   def __init__(self, kind, session, tracked):
     self._kind, self._session, self._tracked = kind, session, tracked
     self._policy = input_of(tracked.enqueue.graph).bad_records
 
   def failed(self, keys: np.ndarray, values: np.ndarray, error: tf.errors.OpError):
-    """Handles records at least one of which is bad."""
+    """Handles records of which one or more are bad."""
     if np.size(keys) > 1 and self._have_fixed_shape(len(keys)):
       raise self._located(error, "one of %s to %s" % (_text(keys), _text(keys[-1])))
     if np.size(keys) > 1:

@@ -24,10 +24,10 @@ from typing import List, NamedTuple, Optional, Sequence, Union
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import nearest_name
-from tf1ps.compat import Error
+from tf1ps.compat import Error, near_path
 from tf1ps.pipeline import iterators, lease_table, leases
-from tf1ps.pipeline.choices import FILES, NONE, RECORDS, SHARD_DYNAMIC
-from tf1ps.pipeline.choices import SHARDS as POLICIES
+from tf1ps.pipeline.input_options import FILES, NONE, RECORDS, SHARD_DYNAMIC
+from tf1ps.pipeline.input_options import SHARDS as POLICIES
 
 _MODES = ("train", "eval", "predict")
 _ONCE = ("under --shard=dynamic a program may lease one set of ranges. Call shard.files once, or "
@@ -58,7 +58,7 @@ class Shard:
   Attributes:
     index: this worker's index among the job's replicas, from 0.
     count: the number of replicas of the job; 1 unless the mode is "train".
-    batch_size: examples per batch of one worker.
+    batch_size: examples per batch of a worker.
     epochs: how often all workers together train on the data; None: without end.
     policy: "files", "records", "dynamic", "none", or None for the default.
     mode: "train", "eval" or "predict".
@@ -86,7 +86,7 @@ class Shard:
     if epochs is not None and epochs < 1:
       raise ShardError(f"epochs must be at least 1, or None for no end, got {epochs}")
     if policy is not None and policy not in POLICIES:
-      raise ShardError(f"there is no shard policy {policy!r}: {nearest_name(policy, POLICIES)}")
+      raise ShardError(f"{policy!r} is not a shard policy: {nearest_name(policy, POLICIES)}")
     self.index, self.count, self.batch_size, self.epochs = index, count, batch_size, epochs
     self.policy, self.mode = policy, mode
     self.block_size = block_size or leases.BATCHES_PER_BLOCK * batch_size
@@ -98,7 +98,7 @@ class Shard:
 
   @property
   def is_dynamic(self) -> bool:
-    """Whether workers lease ranges of the data one by one."""
+    """Whether workers lease ranges of the data."""
     return self.policy == SHARD_DYNAMIC and self.mode == "train"
 
   def files(self, pattern: Union[str, Sequence[str]]) -> Union[List[str], tf.data.Dataset]:
@@ -117,12 +117,12 @@ class Shard:
       ShardError: no file matches, there are fewer files than workers, or records were divided
         before.
     """
-    found = self._find(pattern)
+    paths = self._find(pattern)
     if not self.is_dynamic:
-      return self._part_of(found)
-    names = tf.constant(found)
-    return self._lease_files(found).dataset().map(
-      lambda one: tf.gather(names, one % lease_table.EPOCH))
+      return self._part_of(paths)
+    names = tf.constant(paths)
+    return self._lease_files(paths).dataset().map(
+      lambda number: tf.gather(names, number % lease_table.EPOCH))
 
   def sources(self, pattern: Union[str, Sequence[str]], shuffle: bool = False) -> Sources:
     """Lists the files whose records this worker reads; the caller gives the records to `dataset`.
@@ -131,11 +131,11 @@ class Shard:
     there are fewer files than workers. The pattern is as for `files`; `shuffle` gives leased files
     another order in each epoch.
     """
-    found = self._find(pattern)
+    paths = self._find(pattern)
     if self.is_dynamic:
-      return Sources(found, self._lease_files(found, shuffle).dataset())
-    is_few = self.policy is None and len(found) < self.count
-    return Sources(found if is_few else self._part_of(found))
+      return Sources(paths, self._lease_files(paths, shuffle).dataset())
+    is_few = self.policy is None and len(paths) < self.count
+    return Sources(paths if is_few else self._part_of(paths))
 
   def _find(self, pattern):
     """Returns all files, of all workers."""
@@ -145,25 +145,25 @@ class Shard:
     self.was_asked = True
     return sorted({name for each in patterns for name in _glob(os.fspath(each))})
 
-  def _part_of(self, found):
+  def _part_of(self, paths):
     if self.count == 1 or self.policy in (RECORDS, NONE):
-      return found
+      return paths
     if self.divided == RECORDS:
       raise ShardError(
         "shard.files was called after shard.dataset, which divided the records. Call shard.files "
         "first, or give --shard=records to divide only records.")
-    if len(found) < self.count:
+    if len(paths) < self.count:
       raise ShardError(
-        f"{self.count} workers cannot share {len(found)} file{'s' if len(found) > 1 else ''}, "
-        f"{', '.join(found)}. Use --shard=records with shard.dataset, which divides the "
+        f"{self.count} workers cannot share {len(paths)} file{'s' if len(paths) > 1 else ''}, "
+        f"{', '.join(paths)}. Use --shard=records with shard.dataset, which divides the "
         f"records, or give at least {self.count} files.")
     self.divided = FILES
-    return found[self.index::self.count]
+    return paths[self.index::self.count]
 
-  def _lease_files(self, found, shuffle=False):
+  def _lease_files(self, paths, shuffle=False):
     if self.leased is not None:
       raise ShardError(_ONCE)
-    self.leased = leases.lease_files(self.index, found, shuffle)
+    self.leased = leases.lease_files(self.index, paths, shuffle)
     self.divided = SHARD_DYNAMIC
     return self.leased.leases
 
@@ -182,7 +182,7 @@ class Shard:
       worker leases, each shuffled in itself.
 
     Raises:
-      ShardError: `dataset` is no dataset, or `shuffle` is less than 1.
+      ShardError: `dataset` is not a dataset, or `shuffle` is less than 1.
     """
     if not hasattr(dataset, "shard"):  # there are two classes, of TensorFlow 1 and 2
       raise ShardError(f"shard.dataset takes a tf.data.Dataset, got {dataset!r}")
@@ -197,7 +197,7 @@ class Shard:
     if self.is_dynamic and self.leased is None:
       self.leased = leases.lease_blocks(self.index, dataset, self.block_size, shuffle)
       self.divided = SHARD_DYNAMIC
-      return self.leased.blocks.dataset
+      return self.leased.blocks.dataset  # type: ignore[union-attr]  # lease_blocks makes blocks
     # By default records are divided, unless they come from this worker's own files.
     if self.policy == RECORDS or (self.policy is None and self.divided != FILES):
       dataset = dataset.shard(self.count, self.index)
@@ -236,7 +236,10 @@ def check_at_least(name: str, value: int, least: int) -> None:
 
 def _glob(pattern: str) -> List[str]:
   # A name with brackets is a pattern that does not match itself.
-  found = [pattern] if tf.gfile.Exists(pattern) else tf.gfile.Glob(pattern)
-  if not found:
-    raise ShardError(f"no file matches {pattern!r}")
-  return [tf.compat.as_str_any(name) for name in found]
+  try:
+    paths = [pattern] if tf.gfile.Exists(pattern) else tf.gfile.Glob(pattern)
+  except tf.errors.NotFoundError:  # of TensorFlow 1.15, where there is no such folder
+    paths = []
+  if not paths:
+    raise ShardError(f"no file matches {pattern!r}{near_path(pattern)}")
+  return [tf.compat.as_str_any(name) for name in paths]

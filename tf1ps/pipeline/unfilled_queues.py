@@ -21,12 +21,12 @@ def find(graph: tf.Graph, fetches) -> List[str]:
   """Returns the names of the queues that fetches dequeue from and nothing in the graph fills."""
   runners = graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
   taking = needed_ops(_ops(graph, fetches))
-  filling = taking + needed_ops([op for one in runners for op in one.enqueue_ops])
+  filling = taking + needed_ops([op for runner in runners for op in runner.enqueue_ops])
   filled = {op.inputs[0].name for op in filling if op.type.startswith("QueueEnqueue")}
-  found = {op.inputs[0].op.name for op in taking
+  unfilled = {op.inputs[0].op.name for op in taking
            if op.type.startswith("QueueDequeue") and op.inputs[0].name not in filled
            and _is_private(op.inputs[0].op)}
-  return sorted(found)
+  return sorted(unfilled)
 
 
 def warn_unfilled_queues(graph: tf.Graph, fetches) -> None:
@@ -42,8 +42,8 @@ def _ops(graph, fetches) -> Iterable[tf.Operation]:
   if isinstance(fetches, dict):
     fetches = list(fetches.values())
   if isinstance(fetches, (list, tuple)):
-    for one in fetches:
-      yield from _ops(graph, one)
+    for fetch in fetches:
+      yield from _ops(graph, fetch)
     return
   try:
     element = graph.as_graph_element(fetches)

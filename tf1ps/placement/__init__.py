@@ -11,7 +11,8 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "device_setter": ["DEFAULT_PS_OPS", "STRATEGIES", "SCOPE_ANCHOR", "replica_device_setter"],
-  "load_balancing": ["GreedyLoadBalancingStrategy", "RoundRobinStrategy", "byte_size_load_fn"],
+  "load_balancing": [
+    "GreedyLoadBalancingStrategy", "RandomStrategy", "RoundRobinStrategy", "byte_size_load_fn"],
   "load_table": ["count_lookups", "format_load_table", "make_load_table"],
   "local_variables": ["has_setter", "worker_device_of"],
   "partitioning": [

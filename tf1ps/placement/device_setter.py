@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import numbers
 import operator
+from typing import Callable, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -47,8 +48,15 @@ STRATEGIES = {
 }
 
 
-def replica_device_setter(ps_tasks=0, ps_device="/job:ps", worker_device="/job:worker",
-                          merge_devices=True, cluster=None, ps_ops=None, ps_strategy=None):
+def replica_device_setter(
+    ps_tasks: int = 0,
+    ps_device: Optional[str] = "/job:ps",
+    worker_device: Optional[str] = "/job:worker",
+    merge_devices: bool = True,
+    cluster: Union[tf.train.ClusterSpec, tf.train.ClusterDef, dict, None] = None,
+    ps_ops: Optional[Sequence[str]] = None,
+    ps_strategy: Union[str, Callable[[tf.Operation], int], None] = None
+) -> Optional[Callable[[tf.Operation], str]]:
   """Returns a device function that puts variables on the ps and all other ops on the worker.
 
   To recognise local variables, it enters a `tf.variable_creator_scope` that stays open: on the
@@ -57,8 +65,8 @@ def replica_device_setter(ps_tasks=0, ps_device="/job:ps", worker_device="/job:w
 
   - Do neither inside of your own `tf.variable_creator_scope`, unless the setter was used on that
     graph before. Else TensorFlow raises "Exiting variable_creator_scope without proper nesting".
-  - If your own device function calls the setter in another graph than the one of this call, a
-    local variable that is the first op of that graph is placed like a global one.
+  - If your own device function calls the setter in another graph than that of this call, a local
+    variable that is the first op of the graph is placed like a global variable.
 
   Args:
     ps_tasks: number of ps tasks; ignored if `cluster` is given.
@@ -119,7 +127,7 @@ class _DeviceSetter(object):
     """The device function. Reading it prepares the default graph for local variables.
 
     `tf.device` reads it when the scope is entered, before the first op is made. That op may be a
-    local variable in another graph than the one in which the setter was made.
+    local variable in another graph than that in which the setter was made.
     """
     local_variables.install(tf.get_default_graph())
     return self._device

@@ -5,15 +5,18 @@ task, 0 <= position < num_tasks. A device setter calls it once for each op that 
 the order in which the graph is built:
 
 1. `RoundRobinStrategy` returns 0, 1, ..., num_tasks - 1, 0, ...
-2. `GreedyLoadBalancingStrategy` adds up the load of each task and returns the least loaded one.
+2. `GreedyLoadBalancingStrategy` adds up the load of each task and returns the least loaded task.
+3. `RandomStrategy` returns a task by the name of the op.
 
-The result depends only on the order of the calls. So workers that build the same graph place it
-alike, on every TensorFlow. Both also work with `tf.train.replica_device_setter`.
+The result depends only on the names, and on the order of the calls. So workers that build the same
+graph place it alike, on every TensorFlow. All also work with `tf.train.replica_device_setter`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import numbers
+from typing import Callable, List
 
 import tensorflow.compat.v1 as tf
 
@@ -28,17 +31,31 @@ _STRING_BYTES = 8
 class RoundRobinStrategy(object):
   """Returns the tasks in turn, from 0."""
 
-  def __init__(self, num_tasks):
+  def __init__(self, num_tasks: int):
     """Starts at task 0 of `num_tasks`; raises TypeError or ValueError unless that is 1 or more."""
     self._num_tasks = _checked_num_tasks(num_tasks)
     self._next_task = 0
 
-  def __call__(self, op):
+  def __call__(self, op: tf.Operation) -> int:
     """Returns the position of the next task; ignores `op`."""
     del op
     task = self._next_task
     self._next_task = (task + 1) % self._num_tasks
     return task
+
+
+class RandomStrategy(object):
+  """Returns a task by a hash of the op's name: the task that TensorFlow 1.15 returns, too."""
+
+  def __init__(self, num_ps_tasks: int, seed: int = 0):
+    """Chooses among `num_ps_tasks`; raises TypeError or ValueError unless that is 1 or more."""
+    self._num_tasks = _checked_num_tasks(num_ps_tasks)
+    self._seed = seed
+
+  def __call__(self, op: tf.Operation) -> int:
+    """Returns the position of the op's task."""
+    text = "%s_%d" % (op.name, self._seed)
+    return int(hashlib.md5(text.encode()).hexdigest(), 16) % self._num_tasks
 
 
 class GreedyLoadBalancingStrategy(object):
@@ -47,7 +64,7 @@ class GreedyLoadBalancingStrategy(object):
   The balance is best if the graph makes its large variables first.
   """
 
-  def __init__(self, num_tasks, load_fn):
+  def __init__(self, num_tasks: int, load_fn: Callable[[tf.Operation], float]):
     """Starts with a load of 0 on each task.
 
     Args:
@@ -56,14 +73,14 @@ class GreedyLoadBalancingStrategy(object):
         bytes.
 
     Raises:
-      TypeError, ValueError: an argument is no such number or callable.
+      TypeError, ValueError: an argument is not such a number or callable.
     """
-    self._loads = [0] * _checked_num_tasks(num_tasks)
+    self._loads: List[float] = [0] * _checked_num_tasks(num_tasks)
     if not callable(load_fn):
       raise TypeError("load_fn must be callable, as byte_size_load_fn is; got %r" % (load_fn,))
     self._load_fn = load_fn
 
-  def __call__(self, op):
+  def __call__(self, op: tf.Operation) -> int:
     """Returns the position of the least loaded task, and adds the load of `op` to it."""
     load = self._load_fn(op)
     task = self._loads.index(min(self._loads))
@@ -71,7 +88,7 @@ class GreedyLoadBalancingStrategy(object):
     return task
 
 
-def byte_size_load_fn(op):
+def byte_size_load_fn(op: tf.Operation) -> int:
   """Returns the bytes of the variable that `op` holds; an element of a string counts 8 bytes.
 
   Args:
@@ -105,7 +122,6 @@ def known_bytes(op):
 
 
 def _checked_num_tasks(num_tasks):
-  """Returns `num_tasks` as an int, or raises."""
   if isinstance(num_tasks, bool) or not isinstance(num_tasks, numbers.Integral):
     raise TypeError("num_tasks must be the number of ps tasks, an integer; got %r" % (num_tasks,))
   if num_tasks < 1:

@@ -10,7 +10,7 @@ are known in a step only, so `count_lookups` builds the counts, and a step retur
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -27,10 +27,11 @@ class TaskLoad(NamedTuple):
   task: str  # "/job:ps/task:0"; "" for variables whose device names no job
   variables: int  # number of variables
   bytes: int  # their total size; a variable whose shape is not fully known counts 0
-  shards: int = 0  # how many of the variables are shards of partitioned ones
+  shards: int = 0  # how many of the variables are shards of partitioned variables
 
 
-def make_load_table(variables=None, graph=None):
+def make_load_table(variables: Optional[Sequence[tf.Variable]] = None,
+                    graph: Optional[tf.Graph] = None) -> List[TaskLoad]:
   """Returns the variables and bytes of each task that holds a variable, ordered by job and index.
 
   Variables without a job come first.
@@ -45,7 +46,7 @@ def make_load_table(variables=None, graph=None):
   if variables is None:
     graph = tf.get_default_graph() if graph is None else graph
     variables = graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
-  loads = {}
+  loads: Dict[tuple, tuple] = {}
   for variable in variables:
     if not isinstance(getattr(variable, "op", None), tf.Operation):
       raise TypeError("the load table takes variables with an op, as tf.global_variables() lists "
@@ -59,7 +60,7 @@ def make_load_table(variables=None, graph=None):
   return [TaskLoad(_task_name(*key), *loads[key]) for key in sorted(loads)]
 
 
-def count_lookups(fetches) -> Dict[str, tf.Tensor]:
+def count_lookups(fetches: Any) -> Dict[str, tf.Tensor]:
   """Counts the rows of variables that a step looks up, by the task that holds them.
 
   Fetch the counts in the run of the step. They need the same ids, so they look up no row again. A
@@ -119,7 +120,7 @@ def _with_share(name, values):
 
 
 def _is_shard(variable):
-  """Returns whether a variable is a shard of a partitioned one, or a slot of such a shard."""
+  """Returns whether a variable is a shard of a partitioned variable, or a slot of a shard."""
   return bool(variable.to_proto().save_slice_info_def.full_name)
 
 

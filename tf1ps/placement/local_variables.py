@@ -18,7 +18,7 @@ local variable. A variable creator receives the collections as an argument. So:
    before them, so the anchor changes these seeds there.)
 
 The creator also puts global variables into the container of this process's `tf1ps.Server`, if that
-has one. So a legacy script names the container once, at its server.
+has a container. So a legacy script names the container once, at its server.
 
 Two kinds of variables do not pass a creator, and the setter treats them as global: variables that
 `tf.train.import_meta_graph` brings with cleared devices, and those in a subclass of `tf.Graph`.
@@ -47,8 +47,8 @@ def install(graph, worker_device=None, replace=False):
   Args:
     graph: the `tf.Graph`. A function's graph uses the creators of its outer graph.
     worker_device: device of the local variables that are made where no device names a job, such as
-      "/job:worker/task:0". None: keeps the graph's present one.
-    replace: whether `worker_device` replaces the graph's present one.
+      "/job:worker/task:0". None: keeps the graph's present device.
+    replace: whether `worker_device` replaces the graph's present device.
   """
   if type(graph) is not tf.Graph:
     return
@@ -78,7 +78,7 @@ def worker_device_of(graph):
 
 
 class _LocalVariables(object):
-  """The variable creator of one graph, and the generators that hold its scopes open."""
+  """The variable creator of a graph, and the generators that hold its scopes open."""
 
   def __init__(self):
     self.worker_device = None

@@ -10,20 +10,21 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "choices": ["OPTIMIZERS", "VARIABLES"],
+  "arguments": [
+    "CallError", "LATEST", "NewDataError", "PredictionError", "check_checkpoint", "check_given",
+    "check_input", "check_output"],
+  "calls": ["evaluate", "export", "predict"],
   "contract": [
-    "ModelSpec", "ModelSpecError", "Program", "ProgramError", "as_program", "batch_size_of",
+    "AnyProgram", "ModelSpec", "ModelSpecError", "Program", "as_program", "batch_size_of",
     "build_input", "build_model", "check_variables", "is_moving_average", "load_program"],
   "evaluation": [
-    "Evaluation", "EvaluationError", "evaluate", "format_evaluation", "try_evaluation"],
-  "evaluator": [
-    "EvaluatorOutcome", "RunWatch", "follow_checkpoints", "summarize_evaluation"],
-  "export": ["Export", "ExportError", "export_saved_model"],
-  "metric_goals": [
-    "EarlyStopping", "MetricGoal", "parse_early_stopping", "parse_metric_goal"],
-  "moving_averages": ["AveragedOptimizer", "build_moving_average"],
-  "optimizers": ["add_l2_gradients", "learning_rate_of", "make_optimizer"],
-  "prediction": ["Prediction", "PredictionError", "predict"],
+    "Evaluation", "EvaluationError", "evaluate_checkpoint", "format_evaluation",
+    "try_evaluation"],
+  "evaluator": ["EvaluatorOutcome", "RunWatch", "follow_checkpoints"],
+  "metric_goals": ["MetricGoal", "parse_metric_goal"],
+  "prediction": ["Prediction"],
+  "saved_model": ["Export", "ExportError"],
   "schedules": ["Schedule", "build_schedule", "parse_schedule"],
-  "variable_kind": ["RESOURCE", "kind_scope"],
+  "source": ["ProgramError", "check_source", "file_of"],
+  "variable_kind": ["resource_variables"],
 })

@@ -2,11 +2,11 @@
 
 A program is a Python module with two functions:
 
-- `input_fn(mode, shard)` returns the tensors of one batch, or a dataset of batches:
-  (features, labels), or features alone if that is a tensor or a dict.
+- `input_fn(mode, shard)` returns the tensors of a batch, or a dataset of batches:
+  (features, labels), or features alone if they are a tensor or a dict.
 - `model_fn(features, labels, mode)` builds the model in the default graph and returns a
-  `ModelSpec`. Mode "train" needs a loss; the flags choose the optimizer unless the spec has one, or
-  a training op of its own.
+  `ModelSpec`. Mode "train" needs a loss; the flags choose the optimizer, unless the spec has an
+  optimizer or a training op of its own.
   Mode "eval" needs metrics, a loss, or both. Mode "predict" needs predictions.
 
 `load_program` imports the module and checks that it has both functions with these parameters.
@@ -15,10 +15,8 @@ A program is a Python module with two functions:
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
-import inspect
 import os
 import pkgutil
 import sys
@@ -28,23 +26,24 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import Error, is_installed_file
-from tf1ps.graph import LARGEST_GRAPH, constant_bytes, needed_ops
+from tf1ps.compat import Error, is_installed_file, new_graph
+from tf1ps.graph import check_constants, needed_ops
 from tf1ps.pipeline import Shard, next_batch
+from tf1ps.program.source import (
+  FUNCTIONS,
+  ProgramError,
+  check_file,
+  check_function,
+  is_path,
+  nearest,
+)
 
 LOSS_METRIC = "loss"  # the name of the metric that is the mean loss
+FEATURES = "features"  # the name of features that are a single tensor
 PREDICTION = "prediction"  # the name of predictions that are a single tensor
 _MODES = ("train", "eval", "predict")
-_MOVING_AVERAGES = ("moving_mean", "moving_variance")  # as batch normalisation names them
-_MOVING_UPDATES = ("AssignSub", "AssignSubVariableOp")  # and as it updates them
-
-# The functions of a program, and their parameters by position.
-_FUNCTIONS = {"input_fn": ("mode", "shard"), "model_fn": ("features", "labels", "mode")}
-
-
-class ProgramError(Error, ValueError):
-  """The program cannot be found, imported or used."""
-
+_MOVING_AVERAGES = ("moving_mean", "moving_variance")  # the names of batch normalisation
+_MOVING_UPDATES = ("AssignSub", "AssignSubVariableOp")  # the operations that update them
 
 class Program(NamedTuple):
   """An imported program."""
@@ -55,24 +54,30 @@ class Program(NamedTuple):
   model_fn: Callable  # (features, labels, mode) -> ModelSpec
 
 
+# The ways in which a Python caller names a program.
+AnyProgram = Union[str, "os.PathLike[str]", types.ModuleType, Tuple[Callable, Callable], Program]
+
+
 class ModelSpec(NamedTuple):
-  """A program's model in one mode."""
+  """A program's model in a mode."""
 
   # Scalar float tensor: the mean loss of the examples of the batch.
   loss: Optional[tf.Tensor] = None
-  # Name to tensor of shape [batch, ...], or one such tensor.
+  # Name to tensor of shape [batch, ...], or a single such tensor.
   predictions: Union[None, tf.Tensor, Dict[str, tf.Tensor]] = None
   # Name to (value, update_op), as tf.metrics' functions return them; the value is a scalar.
   metrics: Optional[Dict[str, Tuple[tf.Tensor, tf.Tensor]]] = None
   # A tf.train.Optimizer, in place of the optimizer that the flags choose.
   optimizer: Optional[tf.train.Optimizer] = None
   # In mode "train", an operation or tensor that makes the whole update, in place of an optimizer.
-  # Each step raises the global step by exactly 1: the training op does so once, or tf1ps does it.
-  # Asynchronous between-graph replication alone runs it; other schemes need the gradients.
+  # Each step raises the global step by exactly 1: the training op does so, or else tf1ps.
+  # Only asynchronous between-graph replication runs it; other schemes need the gradients.
   train_op: Union[None, tf.Operation, tf.Tensor] = None
   # In mode "train", hooks of the worker's session. Between-graph and all-reduce: each worker runs
-  # its own. In-graph: the chief runs those of worker 0's model. With clones: those of the first.
+  # its own. In-graph: the chief runs the hooks of worker 0's model. With clones: the first clone's.
   hooks: Sequence[tf.train.SessionRunHook] = ()
+  # In mode "eval", the batches of an evaluation; None: all. An input without an end needs a number.
+  eval_steps: Optional[int] = None
 
 
 class ModelSpecError(Error, ValueError):
@@ -90,39 +95,43 @@ def load_program(name: str) -> Program:
       module is the file's name without ".py".
 
   Raises:
-    ProgramError: there is no such file or module; its import fails (the message names the file and
-      the line, and the error is chained); a function is missing or takes other parameters; the
+    ProgramError: the file or module does not exist; its import fails (the message names the file
+      and the line, and the error is chained); a function is missing or takes other parameters; the
       module has a tensor.
   """
   if not name:
     raise ProgramError("--program is empty: give a module's name or the path of a .py file")
-  is_path = name.endswith(".py") or os.sep in name
-  module = _import_file(name) if is_path else _import_module(name)
-  functions = [_function(name, module, each) for each in _FUNCTIONS]
+  module = _import_file(name) if is_path(name) else _import_module(name)
+  functions = [check_function(name, vars(module), function) for function in FUNCTIONS]
   _check_no_tensors(name, module)
   return Program(name, module, *functions)
 
 
-def as_program(program) -> Program:
+def as_program(program: AnyProgram) -> Program:
   """Returns the program that a Python caller gives; checks its two functions.
 
   Args:
-    program: a module, its name, the path of a .py file, or the pair `(input_fn, model_fn)`.
+    program: a module, its name, the path of a .py file, or the pair `(input_fn, model_fn)`; or a
+      `Program`.
 
   Raises:
-    ProgramError: it is none of them, or as `load_program`.
+    ProgramError: it has another type, or as `load_program`.
   """
+  if isinstance(program, Program):
+    return program
   if isinstance(program, (str, os.PathLike)):
     return load_program(os.fspath(program))
+  module: Any
   if isinstance(program, types.ModuleType):
     name, module = program.__name__, program
     _check_no_tensors(name, module)
-  elif isinstance(program, (tuple, list)) and len(program) == len(_FUNCTIONS):
-    name, module = "the program", types.SimpleNamespace(**dict(zip(_FUNCTIONS, program)))
+  elif isinstance(program, (tuple, list)) and len(program) == len(FUNCTIONS):
+    name, module = "the program", types.SimpleNamespace(**dict(zip(FUNCTIONS, program)))
   else:
     raise ProgramError("program must be a module, its name, the path of a .py file, or the pair "
                        f"(input_fn, model_fn), got {program!r}")
-  return Program(name, module, *[_function(name, module, each) for each in _FUNCTIONS])
+  return Program(name, module, *[
+    check_function(name, vars(module), function) for function in FUNCTIONS])
 
 
 def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:
@@ -138,10 +147,11 @@ def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:
     input_fn returned None or features alone.
 
   Raises:
-    ProgramError: input_fn returned something else, or its constants exceed the size of a graph.
+    ProgramError: input_fn returned something else.
+    TooLargeError: the graph cannot hold the constants that it has made.
   """
   result = program.input_fn(mode, shard)
-  _check_constants()
+  check_constants(tf.get_default_graph())
   if hasattr(result, "get_next"):
     raise ProgramError(
       "input_fn must return the tensors of one batch or a dataset of batches, got an iterator: "
@@ -162,6 +172,24 @@ def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:
   return features, labels
 
 
+def named_features(program: Program) -> Tuple[Dict[str, tf.Tensor], bool]:
+  """Returns the features of mode "predict" by name, and whether they are a single tensor.
+
+  They are in a graph of their own, for types and shapes. A single tensor is called "features".
+
+  Raises ProgramError if they are neither a tensor nor a dict of tensors, or as `build_input`.
+  """
+  with new_graph():
+    features = build_input(program, "predict", Shard(epochs=1, mode="predict"))[0]
+  is_single = isinstance(features, tf.Tensor)
+  named = {FEATURES: features} if is_single else features
+  if not (isinstance(named, dict)
+          and all(isinstance(tensor, tf.Tensor) for tensor in named.values())):
+    raise ProgramError("in mode 'predict', features must be a tensor or a dict of tensors, so that "
+                       f"each has a name, got {features!r}")
+  return named, is_single
+
+
 def build_model(program: Program, features, labels, mode: str) -> ModelSpec:
   """Calls the program's model_fn in the default graph.
 
@@ -176,6 +204,7 @@ def build_model(program: Program, features, labels, mode: str) -> ModelSpec:
 
   Raises:
     ModelSpecError: model_fn returned something else, or uses labels that are None.
+    TooLargeError: the graph cannot hold the constants that it has made.
   """
   try:
     spec = program.model_fn(features, labels, mode)
@@ -186,14 +215,15 @@ def build_model(program: Program, features, labels, mode: str) -> ModelSpec:
               "input_fn must return (features, labels)")
     raise ModelSpecError(f"model_fn fails in mode {mode!r}, where the labels are None: {advice} "
                          f"({type(error).__name__}: {error})") from error
+  check_constants(tf.get_default_graph())
   return check_model_spec(spec, mode)
 
 
 def batch_size_of(features) -> tf.Tensor:
   """Returns the number of examples in a batch: the first dimension of the first tensor.
 
-  The first tensor of a dict is the one with the first name. The result is a scalar int tensor, a
-  constant if the dimension is static. Raises ProgramError if the first tensor is a scalar.
+  The first tensor of a dict has the first name. The result is a scalar int tensor, or a constant if
+  the dimension is static. Raises ProgramError if the first tensor is a scalar.
   """
   first = tf.nest.flatten(features)[0]
   if first.shape.ndims == 0:
@@ -223,6 +253,10 @@ def check_model_spec(spec: ModelSpec, mode: str) -> ModelSpec:
     _check_loss(spec.loss)
   if mode == "eval" and spec.metrics is not None:
     _check_metrics(spec.metrics)
+  if spec.eval_steps is not None and not (
+      isinstance(spec.eval_steps, int) and spec.eval_steps >= 1):
+    raise ModelSpecError(f"eval_steps must be an int of at least 1, or None, got "
+                         f"{spec.eval_steps!r}")
   if mode == "predict":
     predictions_by_name(spec)
   if mode == "train":
@@ -231,18 +265,18 @@ def check_model_spec(spec: ModelSpec, mode: str) -> ModelSpec:
 
 
 def check_variables(spec: ModelSpec) -> None:
-  """Checks that a training step leaves out none of the default graph's variables.
+  """Checks that training changes all variables of the default graph that it must change.
 
   Args:
     spec: the only model in the graph, as model_fn returned it in mode "train".
 
   Raises:
-    ModelSpecError: a trainable variable is not global; or a moving average is not updated: the
-      step does not use it, or leaves out the updates that a layer has made for it.
+    ModelSpecError: a trainable variable is not global; or a training step does not use a moving
+      average, or leaves out the updates that a layer has made for it.
   """
-  everywhere = {variable.op.name for variable in tf.global_variables()}
+  global_names = {variable.op.name for variable in tf.global_variables()}
   local = [variable.op.name for variable in tf.trainable_variables()
-           if variable.op.name not in everywhere]
+           if variable.op.name not in global_names]
   if local:
     raise ModelSpecError(
       f"the variable {local[0]} is trainable, but not global: each worker would train its own, and "
@@ -268,7 +302,7 @@ def is_moving_average(name: str) -> bool:
 
 
 def _leaves_out_updates(variable, used) -> bool:
-  """Returns whether there are updates of a moving average, and a step runs none of them."""
+  """Returns whether a moving average has updates, and a step runs none of them."""
   updates = [op for tensor in variable.op.outputs for op in tensor.consumers()
              if op.type in _MOVING_UPDATES]
   return bool(updates) and used.isdisjoint(updates)
@@ -277,7 +311,7 @@ def _leaves_out_updates(variable, used) -> bool:
 def predictions_by_name(spec: ModelSpec) -> Dict[str, tf.Tensor]:
   """Returns the predictions as a dict; a single tensor's name is "prediction".
 
-  Raises ModelSpecError if one is not a tensor of shape [batch, ...].
+  Raises ModelSpecError if a prediction is not a tensor of shape [batch, ...].
   """
   predictions = spec.predictions
   if not isinstance(predictions, dict):
@@ -308,9 +342,7 @@ def metrics_with_loss(spec: ModelSpec, batch_size: tf.Tensor) -> Dict[str, tuple
 def _import_file(path: str):
   path = os.path.abspath(path)
   folder, stem = os.path.dirname(path), os.path.splitext(os.path.basename(path))[0]
-  if not os.path.isfile(path):
-    there = [os.path.join(folder, each) for each in _python_files(folder)]
-    raise ProgramError(f"there is no program {path}{_nearest(path, there)}")
+  check_file(path)
   loaded = sys.modules.get(stem)
   if loaded is not None:
     origin = getattr(loaded, "__file__", None)
@@ -321,8 +353,8 @@ def _import_file(path: str):
   if folder not in sys.path:
     sys.path.insert(0, folder)
   spec = importlib.util.spec_from_file_location(stem, path)
-  if spec is None:
-    raise ProgramError(f"{path} is no .py file")
+  if spec is None or spec.loader is None:
+    raise ProgramError(f"{path} is not a .py file")
   module = importlib.util.module_from_spec(spec)
   sys.modules[stem] = module
   try:
@@ -342,8 +374,8 @@ def _import_module(name: str):
       raise _import_error(name, error) from error
     parent = name.rpartition(".")[0]
     parent = parent if missing == name else missing.rpartition(".")[0]
-    there = _modules_in(parent) if parent else _own_modules()
-    raise ProgramError(f"there is no module {name!r}{_nearest(missing, there)}") from None
+    modules = _modules_in(parent) if parent else _own_modules()
+    raise ProgramError(f"the module {name!r} does not exist{nearest(missing, modules)}") from None
 
 
 def _import_error(name: str, error: BaseException) -> ProgramError:
@@ -365,48 +397,12 @@ def _place(error: BaseException) -> str:
   return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
 
 
-def _function(name: str, module, function: str) -> Callable:
-  parameters = _FUNCTIONS[function]
-  wanted = f"{function}({', '.join(parameters)})"
-  found = getattr(module, function, None)
-  if not callable(found):
-    there = [each for each, value in vars(module).items() if inspect.isfunction(value)]
-    raise ProgramError(f"{name} has no function {wanted}{_nearest(function, there)}")
-  signature = inspect.signature(found)
-  try:
-    signature.bind(*parameters)
-  except TypeError as error:
-    raise ProgramError(f"{name}: {function}{signature} must take ({', '.join(parameters)}), and "
-                       f"every other parameter must have a default: {error}") from None
-  # They are passed by position: names may differ, but a known name must have its own position.
-  for place, parameter in enumerate(list(signature.parameters)[:len(parameters)]):
-    if parameter in parameters and parameters.index(parameter) != place:
-      raise ProgramError(f"{name}: {function}{signature} takes its parameters in another order "
-                         f"than ({', '.join(parameters)})")
-  return found
-
-
 def _check_no_tensors(name: str, module) -> None:
-  for each, value in vars(module).items():
+  for attribute, value in vars(module).items():
     if tf.is_tensor(value):
-      raise ProgramError(f"{name}: {each!r} is a tensor that was made while the program was "
+      raise ProgramError(f"{name}: {attribute!r} is a tensor that was made while the program was "
                          "imported, which belongs to no model. Make it in input_fn or model_fn, or "
                          "keep it as a NumPy array")
-
-
-def _nearest(name: str, there: List[str]) -> str:
-  # Only the last parts are compared: names of one folder or package begin alike.
-  separator = os.sep if os.sep in name else "."
-  lasts = {each.rpartition(separator)[2]: each for each in sorted(there)}
-  near = difflib.get_close_matches(name.rpartition(separator)[2], list(lasts), 3, 0.6)
-  close = [lasts[last] for last in near]
-  return f"; did you mean {' or '.join(close)}?" if close else ""
-
-
-def _python_files(folder: str) -> List[str]:
-  if not os.path.isdir(folder):
-    return []
-  return [each for each in os.listdir(folder) if each.endswith(".py") and each != "__init__.py"]
 
 
 def _own_modules() -> List[str]:
@@ -419,14 +415,6 @@ def _own_modules() -> List[str]:
 def _modules_in(package: str) -> List[str]:
   path = importlib.import_module(package).__path__
   return [module.name for module in pkgutil.iter_modules(path, package + ".")]
-
-
-def _check_constants():
-  total = sum(constant_bytes(tf.get_default_graph()).values())
-  if total > LARGEST_GRAPH:
-    raise ProgramError(
-      f"input_fn puts {total >> 20} MB of arrays into the graph, which can hold 2047 MB: "
-      "give the arrays to tf1ps.pipeline.preloaded_batches, or read files")
 
 
 def _check_elements(spec):
@@ -461,12 +449,12 @@ def _check_training(spec):
   if not (optimizer is None or hasattr(optimizer, "apply_gradients")
           and hasattr(optimizer, "compute_gradients")):
     raise ModelSpecError(f"optimizer must be a tf.train.Optimizer or None, got {optimizer!r}")
-  # A tensor has an operation, and so has what the assignment to a variable returns.
+  # A tensor has an operation, and so has the result of an assignment to a variable.
   if not (train_op is None or isinstance(getattr(train_op, "op", train_op), tf.Operation)):
     raise ModelSpecError(f"train_op must be an operation, such as an optimizer's minimize() "
                          f"returns it, or None, got {train_op!r}")
   if optimizer is not None and train_op is not None:
-    raise ModelSpecError("model_fn returned both an optimizer and a train_op: return one of them")
+    raise ModelSpecError("model_fn returned both an optimizer and a train_op: leave one out")
   if not isinstance(spec.hooks, (list, tuple)):
     raise ModelSpecError(f"hooks must be a list of tf.train.SessionRunHook, got {spec.hooks!r}")
   for hook in spec.hooks:

@@ -1,7 +1,7 @@
-"""What an evaluator knows over a restart: a file beside its summaries.
+"""The memory of an evaluator over a restart: a file beside its summaries.
 
-The file is replaced after each evaluation, in one step. A kill before that has the checkpoint
-evaluated once more.
+The file is replaced after each evaluation, in one step. After a kill before that, the next start
+evaluates the checkpoint once more.
 """
 
 from __future__ import annotations
@@ -15,34 +15,44 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import temporary_path
 from tf1ps.program.evaluation import Evaluation
-from tf1ps.program.metric_goals import EarlyStopping
+from tf1ps.program.metric_goals import MetricGoal
 
 NAME = "tf1ps-evaluator.json"
+# The types of the values for `BestCheckpoint` and `Patience`: a file may be damaged.
+_BEST = {"goal": str, "value": (int, float), "checkpoint": str}
+_PATIENCE = {"goal": str, "run": str, "step": int, "best": (int, float, type(None)), "stale": int}
 
 
 class Memory(NamedTuple):
-  """What an evaluator knows."""
+  """The content of the file."""
 
-  evaluated: Dict[str, str]  # the stamps of the evaluated checkpoints, by their names
+  evaluated: Dict[str, str]  # {name of an evaluated checkpoint: its stamp}
   last: Optional[dict] = None  # the newest evaluation
   best: Optional[dict] = None  # of `BestCheckpoint.to_json`
   patience: Optional[dict] = None  # of `Patience.to_json`
 
 
 def read_memory(folder: str) -> Optional[Memory]:
-  """Returns the memory in a folder, or None if there is none that can be read."""
+  """Returns the memory in a folder; None if its file is missing or damaged."""
   try:
     with tf.gfile.GFile(os.path.join(folder, NAME)) as file:
-      return Memory(**json.loads(file.read()))
-  except (tf.errors.OpError, ValueError, TypeError):
-    return None
+      memory = Memory(**json.loads(file.read()))
+    best, patience = memory.best, memory.patience
+    parts = [(memory._asdict(), {"evaluated": dict})]
+    parts += [] if best is None else [(best, _BEST)]
+    parts += [] if patience is None else [(patience, _PATIENCE)]
+    if all(isinstance(part[name], kind) for part, kinds in parts for name, kind in kinds.items()):
+      return memory
+  except (tf.errors.OpError, ValueError, KeyError, TypeError):
+    pass
+  return None
 
 
 def read_last(memory: Memory) -> Optional[Evaluation]:
   """Returns the newest evaluation of a memory, or None."""
   try:
     return None if memory.last is None else Evaluation(**memory.last)
-  except TypeError:  # of another release
+  except TypeError:  # an evaluation of another release
     return None
 
 
@@ -70,36 +80,36 @@ def stamp_of(checkpoint: str) -> Optional[str]:
     return None
 
 
-def new_ones(listed: Iterable[str], evaluated: Dict[str, str]) -> List[str]:
-  """Returns the checkpoints that are there and not evaluated as they are."""
-  found = []
+def new_checkpoints(listed: Iterable[str], evaluated: Dict[str, str]) -> List[str]:
+  """Returns the checkpoints whose present values are not evaluated."""
+  new = []
   for path in listed:
     stamp = stamp_of(path)
     if stamp is not None and evaluated.get(os.path.basename(path)) != stamp:
-      found.append(path)
-  return found
+      new.append(path)
+  return new
 
 
 class Patience:
   """Counts the evaluations of a run without an improvement, for early stopping."""
 
-  def __init__(self, stopping: EarlyStopping, kept: Optional[dict]):
-    """Goes on from `kept`, what `to_json` returned in an earlier process, or None."""
-    self._stopping = stopping
+  def __init__(self, goal: MetricGoal, kept: Optional[dict]):
+    """Goes on from `kept`, the result of `to_json` in an earlier process, or None."""
+    self._goal = goal
     self._run, self._step, self._best, self._stale = "", -1, None, 0
-    if kept and kept["goal"] == str(stopping.goal):
+    if kept and kept["goal"] == str(goal):
       self._run, self._step, self._best, self._stale = (
         kept[name] for name in ("run", "step", "best", "stale"))
 
   def to_json(self) -> dict:
-    """Returns what another process needs to go on."""
-    return {"goal": str(self._stopping.goal), "run": self._run, "step": self._step,
+    """Returns the state from which another process goes on."""
+    return {"goal": str(self._goal), "run": self._run, "step": self._step,
             "best": self._best, "stale": self._stale}
 
   def count(self, run: str, evaluation: Evaluation) -> str:
     """Counts an evaluation of a run; returns why the run must end, or "".
 
-    A new run begins a new count. A checkpoint that is older than one before counts for nothing.
+    A new run begins a new count. A checkpoint that is older than the last does not count.
     """
     if run != self._run:
       self._run, self._step, self._best, self._stale = run, -1, None, 0
@@ -107,13 +117,14 @@ class Patience:
     if step <= self._step:
       return ""
     self._step = step
-    goal, patience = self._stopping
+    goal = self._goal
     value = evaluation.metrics[goal.metric]
-    if goal.is_better(value, self._best):
+    if goal.is_better(value, self._best, goal.least):
       self._best, self._stale = value, 0
     else:
       self._stale += 1
-    if self._stale < patience:
+    if self._stale < goal.patience:
       return ""
-    return "early stopping: %s has not improved for %d evaluation%s" % (
-      goal.metric, self._stale, "" if self._stale == 1 else "s")
+    return "early stopping: %s has not improved%s for %d evaluation%s" % (
+      goal.metric, " by more than %g" % goal.least if goal.least else "", self._stale,
+      "" if self._stale == 1 else "s")

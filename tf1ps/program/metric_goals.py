@@ -1,4 +1,4 @@
-"""Which value of a metric is better, for --keep_best and --early_stopping.
+"""The goal of --keep_best: a metric, and which of two values is better.
 
 This module does not import TensorFlow, because the programs check their flags before that import.
 """
@@ -16,44 +16,41 @@ class MetricGoal(NamedTuple):
 
   metric: str
   direction: str  # "min" or "max"
+  # The evaluations in a row without an improvement after which the run ends; None: it goes on.
+  patience: Optional[int] = None
+  least: float = 0.0  # the smallest difference that counts as an improvement for the patience
 
-  def is_better(self, value: float, best: Optional[float]) -> bool:
-    """Whether a value is better than the best so far; NaN never is."""
+  def is_better(self, value: float, best: Optional[float], least: float = 0.0) -> bool:
+    """Whether a value is better than the best so far by more than `least`; NaN never is."""
     if value != value or best is None:
       return value == value
-    return value < best if self.direction == "min" else value > best
+    return (best - value if self.direction == "min" else value - best) > least
 
   def __str__(self):
-    return "%s:%s" % self
-
-
-class EarlyStopping(NamedTuple):
-  """When an evaluator ends a run early."""
-
-  goal: MetricGoal
-  patience: int  # the evaluations in a row without an improvement after which the run ends
+    return "%s:%s" % self[:2]
 
 
 def parse_metric_goal(text: str) -> MetricGoal:
-  """Parses METRIC, METRIC:min or METRIC:max; raises ValueError.
+  """Parses METRIC, METRIC:min or METRIC:max, which may have :N or :N:D behind it.
 
   Without a direction, a metric with "loss" or "error" in its name is minimised, others maximised.
+  Raises ValueError.
   """
-  metric, has_direction, direction = text.partition(":")
-  if not metric or has_direction and direction not in _DIRECTIONS:
-    raise ValueError("must be METRIC, METRIC:min or METRIC:max")
-  if not has_direction:
-    direction = "min" if any(part in metric.lower() for part in _MINIMISED) else "max"
-  return MetricGoal(metric, direction)
-
-
-def parse_early_stopping(text: str) -> EarlyStopping:
-  """Parses METRIC:PATIENCE or METRIC:min|max:PATIENCE; raises ValueError."""
-  goal, _, patience = text.rpartition(":")
-  try:
-    parsed = parse_metric_goal(goal)
-  except ValueError:
-    parsed = None
-  if parsed is None or not patience.isdigit() or int(patience) < 1:
-    raise ValueError("must be METRIC:N or METRIC:min|max:N, with N evaluations of at least 1")
-  return EarlyStopping(parsed, int(patience))
+  metric, *rest = text.split(":")
+  direction = "min" if any(part in metric.lower() for part in _MINIMISED) else "max"
+  if rest and rest[0] in _DIRECTIONS:
+    direction = rest.pop(0)
+  patience = None
+  if rest and rest[0].isdigit():
+    patience = int(rest.pop(0))
+  least = 0.0
+  if rest and patience:
+    try:
+      least = float(rest[0])
+      rest = rest[1:] if 0.0 <= least < float("inf") else rest
+    except ValueError:
+      pass
+  if not metric or rest or patience == 0:
+    raise ValueError("must be METRIC, METRIC:min or METRIC:max, and may have :N or :N:D behind it, "
+                     "for at least 1 evaluation, and a difference of at least 0")
+  return MetricGoal(metric, direction, patience, least)

@@ -8,10 +8,10 @@
    - .jsonl: an object for each example.
    - .npz: an array for each prediction, for `numpy.load`. It is kept in memory until the end.
 
-3. The file gets its name when it is complete. TensorFlow writes it, so that it may stand on any
-   file system that TensorFlow knows, such as gs://.
+3. The file gets its name when it is complete. TensorFlow writes it, so that it may lie on any file
+   system that TensorFlow knows, such as gs://.
 
-Numbers are written with so many digits that a reader of the prediction's type gets the same number.
+A number has enough digits for a reader of the prediction's type to get the same number.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from typing import Dict, NamedTuple, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import Error, temporary_path
+from tf1ps.compat import temporary_path
 from tf1ps.pipeline import BadRecords
-from tf1ps.program import contract, trained_model, variable_kind
+from tf1ps.program import contract, trained_model
+from tf1ps.program import new_data as new_data_lib
+from tf1ps.program.arguments import PredictionError, check_output
 
 
 class Prediction(NamedTuple):
@@ -38,49 +40,38 @@ class Prediction(NamedTuple):
   names: tuple  # the names of the predictions
   checkpoint: str  # the checkpoint that was used
   seconds: float  # from the start of the graph's construction to the complete file
+  # Without a file, the predictions: name to array of shape [examples, ...]; strings are bytes.
+  values: Optional[Dict[str, np.ndarray]] = None
 
 
-class PredictionError(Error, RuntimeError):
-  """Predictions cannot be written."""
-
-
-def predict(program: contract.Program, checkpoint_dir: str, output: str, batch_size: int,
-            variables: str = variable_kind.RESOURCE, checkpoint: Optional[str] = None,
-            config: Optional[tf.ConfigProto] = None,
-            bad: Optional[BadRecords] = None) -> Prediction:
-  """Writes a checkpoint's predictions.
+def predict_examples(
+  program: contract.Program, checkpoint_dir: str, output: Optional[str], batch_size: int,
+  checkpoint: Optional[str] = None, config: Optional[tf.ConfigProto] = None,
+  bad: Optional[BadRecords] = None, new_data: Optional[str] = None,
+) -> Prediction:
+  """Makes a checkpoint's predictions, in the order of the examples; see `calls.predict`.
 
   Args:
-    program: the program; its functions are called with mode "predict", model_fn without labels.
-    checkpoint_dir: the directory of the checkpoint. The latest one that can be read is used.
-    output: the file to write, which ends in .csv, .jsonl or .npz: a path or a URL. An existing file
-      is replaced.
-    batch_size: examples in a batch.
-    variables: the kind of the variables, "resource" or "ref". A checkpoint fits both.
-    checkpoint: the checkpoint to use instead of the latest: its path without the endings of its
-      files.
+    program, checkpoint_dir, output, batch_size, checkpoint: as for `calls.predict`. `output` may be
+      a URL; an existing file is replaced.
     config: the session's config.
-    bad: the policy for bad records. By default a bad record is an error. A skipped record has no
-      prediction.
-
-  Returns:
-    The number of examples, the names, the checkpoint and the time.
-
-  Raises:
-    CheckpointError: there is no checkpoint, or it does not fit the model or cannot be read.
-    PredictionError: the file has another ending or cannot be written, there are no examples, or
-      the predictions do not fit the kind of file.
-    ProgramError, ModelSpecError: the result of a function of the program is not usable.
+    bad: the policy for bad records. A skipped record has no prediction.
+    new_data: the argument `input` of `calls.predict` (new_data.py).
   """
   began = time.monotonic()
-  ending = os.path.splitext(output)[1]
-  if ending not in _WRITERS:
-    raise PredictionError(f"output must end in {', '.join(_WRITERS)}, got {output!r}")
-  _check_place(output)
-  temporary = temporary_path(output)
+  ending, values = "", _Arrays()
+  if output is not None:
+    check_output(output)
+    _check_place(output)
+    ending = os.path.splitext(output)[1]
+  if new_data is not None:
+    program = new_data_lib.with_new_data(program, new_data)
+  temporary = "" if output is None else temporary_path(output)
 
   def write(path):
-    names, examples = _write(program, path, temporary, ending, batch_size, variables, config, bad)
+    values.batches.clear()  # predictions of a damaged checkpoint
+    names, examples = _write(program, path, lambda: (
+      _WRITERS[ending](temporary) if temporary else values), batch_size, config, bad)
     return names, examples, path
 
   try:
@@ -88,20 +79,22 @@ def predict(program: contract.Program, checkpoint_dir: str, output: str, batch_s
     if not examples:
       raise PredictionError(
         "there is nothing to predict: input_fn gave no example in mode 'predict'")
-    tf.gfile.Rename(temporary, output, overwrite=True)
+    if temporary:
+      tf.gfile.Rename(temporary, output, overwrite=True)
   finally:
-    if tf.gfile.Exists(temporary):
+    if temporary and tf.gfile.Exists(temporary):
       tf.gfile.Remove(temporary)
-  return Prediction(examples, names, used, time.monotonic() - began)
+  return Prediction(examples, names, used, time.monotonic() - began,
+                    None if temporary else values.joined())
 
 
-def _write(program, checkpoint, temporary, ending, batch_size, variables, config, bad):
+def _write(program, checkpoint, make_writer, batch_size, config, bad):
   """Writes the predictions of a checkpoint; returns their names and the number of examples."""
-  trained = trained_model.build(program, "predict", batch_size, variables, bad)
+  trained = trained_model.build(program, "predict", batch_size, bad)
   predictions = contract.predictions_by_name(trained.spec)
   examples = 0
   with trained_model.session(trained.graph, checkpoint, config) as session:
-    with _WRITERS[ending](temporary) as writer:
+    with make_writer() as writer:
       fetches = (trained.batch_size, predictions)
       for size, values in trained_model.batches(session, trained, fetches):
         _check_batch(values, int(size))
@@ -112,9 +105,6 @@ def _write(program, checkpoint, temporary, ending, batch_size, variables, config
 
 def _check_place(output: str) -> None:
   """Raises PredictionError if no file of this name can be written."""
-  folder = os.path.dirname(os.path.abspath(output))
-  if "://" not in output and not os.path.isdir(folder):  # a store of objects has no folders
-    raise PredictionError(f"output {output!r}: there is no folder {folder}")
   try:
     is_folder = tf.gfile.Exists(output) and tf.gfile.IsDirectory(output)
   except tf.errors.OpError as error:
@@ -124,8 +114,6 @@ def _check_place(output: str) -> None:
 
 
 class _LineWriter:
-  """Writes a line for each example."""
-
   def __init__(self, path: str):
     self._file = tf.gfile.GFile(path, "w")
 
@@ -137,7 +125,7 @@ class _LineWriter:
 
 
 class _CsvWriter(_LineWriter):
-  """Writes one example per line and one number per column."""
+  """Writes an example per line and a number per column."""
 
   def __init__(self, path: str):
     super().__init__(path)
@@ -163,7 +151,7 @@ class _CsvWriter(_LineWriter):
 
 
 class _JsonWriter(_LineWriter):
-  """Writes one object per line. NaN and infinities are written as Python's json reads them."""
+  """Writes an object per line. NaN and infinities are written as Python's json reads them."""
 
   def write(self, values: Dict[str, np.ndarray]) -> None:
     for row in zip(*values.values()):
@@ -172,7 +160,7 @@ class _JsonWriter(_LineWriter):
 
 
 class _Sink:
-  """A file for zipfile, which otherwise seeks in the file, what a store of objects cannot do."""
+  """A file for zipfile that cannot seek, because a file in a store of objects cannot."""
 
   def __init__(self, file: tf.gfile.GFile):
     self._file = file
@@ -184,33 +172,43 @@ class _Sink:
     return len(data)
 
 
-class _NpzWriter:
-  """Collects arrays and writes them at the end."""
-
-  def __init__(self, path: str):
-    self._path = path
-    self._batches = []
+class _Arrays:
+  def __init__(self):
+    self.batches = []
+    self.write = self.batches.append
 
   def __enter__(self):
     return self
 
-  def write(self, values: Dict[str, np.ndarray]) -> None:
-    self._batches.append(values)
+  def __exit__(self, *error):
+    pass
 
-  def __exit__(self, kind, *error):
-    if kind is not None:
-      return
+  def joined(self) -> Dict[str, np.ndarray]:
     arrays = {}
-    for name in self._batches[0] if self._batches else ():
-      parts = [batch[name] for batch in self._batches]
+    for name in self.batches[0] if self.batches else ():
+      parts = [batch[name] for batch in self.batches]
       if len({part.shape[1:] for part in parts}) > 1:
         raise PredictionError(f"the shape of prediction {name!r} changes between batches, which "
                               "one array cannot hold: write .jsonl")
       arrays[name] = np.concatenate(parts)
-      if arrays[name].dtype == object:  # strings: TensorFlow returns bytes of any length
-        arrays[name] = arrays[name].astype(np.bytes_)
+    return arrays
+
+
+class _NpzWriter(_Arrays):
+  """Collects arrays and writes them at the end."""
+
+  def __init__(self, path: str):
+    super().__init__()
+    self._path = path
+
+  def __exit__(self, kind, *error):
+    if kind is not None:
+      return
+    arrays = self.joined()
     with tf.gfile.GFile(self._path, "wb") as stream, zipfile.ZipFile(_Sink(stream), "w") as archive:
       for name, array in arrays.items():
+        if array.dtype == object:  # strings: TensorFlow returns bytes of any length
+          array = array.astype(np.bytes_)
         with archive.open(name + ".npy", "w", force_zip64=True) as file:
           np.lib.format.write_array(file, array, allow_pickle=False)
 
@@ -238,7 +236,7 @@ def _text(value) -> str:
 def _plain(value):
   """Returns a NumPy value as a number, a string or a list."""
   if isinstance(value, np.ndarray) and value.ndim:
-    return [_plain(each) for each in value]
+    return [_plain(element) for element in value]
   if isinstance(value, (bool, np.bool_)):
     return bool(value)
   if isinstance(value, (int, np.integer)):

@@ -1,4 +1,4 @@
-"""Learning-rate schedules by flag (--learning_rate_decay): their texts, and their values.
+"""Learning-rate schedules of the flag --learning_rate: their texts, and their values.
 
 A schedule is a warm-up, a decay, or both, with a comma between them. Its values depend on the
 global step alone, and each part multiplies the learning rate r:
@@ -36,20 +36,20 @@ class Schedule(NamedTuple):
   """A parsed schedule."""
 
   warmup: int = 0  # the steps of the warm-up
-  decay: str = ""  # one of DECAYS, or ""
+  decay: str = ""  # a name in DECAYS, or ""
   steps: Tuple[int, ...] = ()  # of the decay; several of PIECEWISE
-  factors: Tuple[float, ...] = ()  # the factor after so many steps, one for each of them
+  factors: Tuple[float, ...] = ()  # the factor after each of these steps
   is_staircase: bool = False
 
 
 def parse_schedule(text: str) -> Schedule:
-  """Parses the text of --learning_rate_decay; raises ValueError."""
+  """Parses the text of a schedule in --learning_rate; raises ValueError."""
   schedule = Schedule()
   for part in text.split(","):
     name, *values = part.strip().split(":")
     if name not in _FORMS:
-      raise ValueError("must be warmup:STEPS, a decay (%s), or both with a comma between them; "
-                       "%r is none of them" % (", ".join(DECAYS), name))
+      raise ValueError("must be a number, warmup:STEPS, a decay (%s), or these in this order with "
+                       "commas between them, not %r" % (", ".join(DECAYS), name))
     if name == WARMUP:
       if schedule.warmup:
         raise ValueError("must have one warmup, not two")
@@ -144,4 +144,4 @@ def _build_decay(tf, schedule, rate, step):
   if schedule.decay == LINEAR:
     return tf.train.polynomial_decay(rate, step, steps, rate * factor)
   return tf.train.piecewise_constant(
-    step, list(schedule.steps), [rate, *(rate * one for one in schedule.factors)])
+    step, list(schedule.steps), [rate, *(rate * factor for factor in schedule.factors)])

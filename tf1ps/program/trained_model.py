@@ -19,7 +19,6 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional, TypeVar
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import (
-  CheckpointError,
   checkpoint_exists,
   make_saver_for,
   restore_checkpoint,
@@ -27,20 +26,26 @@ from tf1ps.checkpoint import (
 )
 from tf1ps.cluster import BoundedSession
 from tf1ps.compat import TIMING, new_graph
-from tf1ps.graph import needed_ops
+from tf1ps.graph import needed_ops, says_building
 from tf1ps.pipeline import (
   BadRecords,
+  EndlessDatasetError,
   Shard,
   adopt_queue_runners,
+  is_endless,
   iterator_initializers,
   use_bad_records,
   warn_unfilled_queues,
 )
-from tf1ps.program import contract, variable_kind
+from tf1ps.program import arguments, contract, variable_kind
 
 _log = logging.getLogger("tf1ps")
 _Result = TypeVar("_Result")
 
+_REPEAT = "let it call repeat() in mode 'train' alone"
+_REMEDIES = {  # of an input without an end, by the mode
+  "eval": _REPEAT + ", or give the number of batches as tf1ps.ModelSpec(eval_steps=N)",
+  "predict": _REPEAT}
 _VARIABLES = frozenset(["VarHandleOp", "ReadVariableOp", "VariableV2"])
 
 
@@ -51,58 +56,65 @@ class TrainedModel(NamedTuple):
   features: Any  # as input_fn returned them
   spec: contract.ModelSpec  # checked for the mode
   batch_size: tf.Tensor  # scalar int: the examples in a batch
-  one_batch: bool  # the input is constants and variables, so that one batch is all data
+  mode: str  # "eval" or "predict"
+  is_one_batch: bool  # the input has constants and variables alone, so that a batch is all data
 
 
-def build(program: contract.Program, mode: str, batch_size: int, variables: str,
+def build(program: contract.Program, mode: str, batch_size: int,
           bad: Optional[BadRecords] = None) -> TrainedModel:
-  """Builds a program's model for one pass over all of its data; returns the model.
+  """Builds a program's model for a pass over all of its data; returns the model.
 
   Args:
     program: the program.
     mode: "eval" or "predict". In mode "predict" model_fn gets no labels.
     batch_size: examples in a batch, for the shard.
-    variables: the kind of the variables, "resource" or "ref".
     bad: the policy for bad records. By default a bad record is an error.
 
   Raises:
     ProgramError, ModelSpecError: the result of a function of the program is not usable.
+    EndlessDatasetError: the input repeats without end, and nothing limits it.
   """
-  with new_graph() as graph, variable_kind.kind_scope(variables):
+  with new_graph() as graph, says_building(graph), variable_kind.resource_variables():
     tf.train.get_or_create_global_step()
     use_bad_records((bad or BadRecords()).clone())
     shard = Shard(batch_size=batch_size, epochs=1, mode=mode)
     features, labels = contract.build_input(program, mode, shard)
-    one_batch = _is_one_batch(features, labels)
+    needed = needed_ops(tensor.op for tensor in tf.nest.flatten([features, labels])
+                        if tensor is not None)
+    is_one_batch = not any(op.op_def.is_stateful and op.type not in _VARIABLES for op in needed)
     size = contract.batch_size_of(features)
+    endless = is_endless([features, labels])
     spec = contract.build_model(program, features, labels if mode == "eval" else None, mode)
-  return TrainedModel(graph, features, spec, size, one_batch)
+  if endless and (mode != "eval" or spec.eval_steps is None):
+    raise EndlessDatasetError(f"input_fn repeats its data without end in mode {mode!r}: "
+                              f"{_REMEDIES[mode]}")
+  return TrainedModel(graph, features, spec, size, mode, is_one_batch)
 
 
 def use_newest(checkpoint_dir: str, checkpoint: Optional[str],
                use: Callable[[str], _Result]) -> _Result:
-  """Calls `use` with a checkpoint, or else with the newest of a directory that can be read.
+  """Calls `use` with a checkpoint, or with the newest of a directory that can be read.
 
   Args:
     checkpoint_dir: the directory.
-    checkpoint: the path of one checkpoint without the endings of its files, or None.
-    use: a function of such a path.
+    checkpoint: the path of a checkpoint without the endings of its files, or None.
+    use: gets the path of the checkpoint.
 
   Returns:
     The result of `use`.
 
   Raises:
-    CheckpointError: there is no checkpoint, or none can be read, or one that can does not fit.
+    CheckpointError: no checkpoint is there, none can be read, or it does not fit.
   """
+  arguments.check_checkpoint(checkpoint_dir, checkpoint)
+  result = None
   if checkpoint is None:
     result = use_latest(checkpoint_dir, use)
-    if result is None:
-      raise CheckpointError(f"there is no checkpoint in {checkpoint_dir}")
-    return result
-  if not checkpoint_exists(checkpoint):
-    raise CheckpointError(f"there is no checkpoint {checkpoint}: give the path without the endings "
-                          "of its files, such as DIR/model.ckpt-100")
-  return use(checkpoint)
+  elif checkpoint_exists(checkpoint):
+    result = use(checkpoint)
+  if result is None:
+    raise arguments.no_checkpoint(checkpoint_dir, checkpoint)
+  return result
 
 
 @contextlib.contextmanager
@@ -162,14 +174,11 @@ def batches(own_session: tf.Session, trained: TrainedModel, fetches,
       return
     yield values
     number += 1
-    if trained.one_batch:
+    if trained.is_one_batch:
       return
     if time.monotonic() - logged >= TIMING.reminder_interval:
+      hint = "" if logged > began else ". If input_fn repeats its data without end, " + _REMEDIES[
+        trained.mode]
       logged = time.monotonic()
-      _log.info("%d batches read in %.0f s; the input has not ended yet", number, logged - began)
-
-
-def _is_one_batch(*structures) -> bool:
-  """Whether these tensors depend on no dataset, queue or other state that changes per run."""
-  needed = needed_ops(tensor.op for tensor in tf.nest.flatten(structures) if tensor is not None)
-  return not any(op.op_def.is_stateful and op.type not in _VARIABLES for op in needed)
+      _log.info("%d batches read in %.0f s; the input has not ended yet%s", number,
+                logged - began, hint)

@@ -1,8 +1,4 @@
-"""The kind of a graph's variables: resource variables, or TensorFlow 1's ref variables.
-
-A resource variable and a ref variable of one name are two objects, so all processes of a job must
-use the same kind. A checkpoint fits both kinds.
-"""
+"""Programs train resource variables, not TensorFlow 1's ref variables. A checkpoint fits both."""
 
 from __future__ import annotations
 
@@ -11,25 +7,14 @@ from typing import Iterator
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.program.choices import RESOURCE
-from tf1ps.program.choices import VARIABLES as KINDS
-
 
 @contextlib.contextmanager
-def kind_scope(kind: str) -> Iterator[None]:
-  """Sets the kind of the variables that are made in this context, in the default graph.
+def resource_variables() -> Iterator[None]:
+  """Makes the variables of this context, in the default graph, resource variables.
 
-  The kind applies to `tf.get_variable`, `tf.Variable`, local variables, metrics and optimizers'
-  slots. An explicit `use_resource=` and an inner `tf.variable_scope(..., use_resource=)` win over
-  it. `tf.enable_resource_variables` would change the whole process instead.
-
-  Args:
-    kind: "resource" or "ref".
-
-  Raises:
-    ValueError: there is no such kind.
+  This applies to `tf.get_variable`, `tf.Variable`, local variables, metrics and optimizers' slots.
+  An explicit `use_resource=` and an inner `tf.variable_scope(..., use_resource=)` win.
+  `tf.enable_resource_variables` would change the whole process instead.
   """
-  if kind not in KINDS:
-    raise ValueError(f"variables must be {' or '.join(KINDS)}, got {kind!r}")
-  with tf.variable_scope(tf.get_variable_scope(), use_resource=kind == RESOURCE):
+  with tf.variable_scope(tf.get_variable_scope(), use_resource=True):
     yield

@@ -1,7 +1,7 @@
-"""Combines the gradients of several replicas, or divides one model over devices.
+"""Combines the gradients of several replicas.
 
 It has synchronous updates (`SyncReplicasOptimizer`), towers in one graph, clones on the devices of
-a worker, all-reduce without a ps, bounds on staleness, parallel layers, and ensembles.
+a worker, all-reduce without a ps, bounds on staleness, and the cost of a split model.
 """
 
 from __future__ import annotations
@@ -10,24 +10,20 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "all_reduce": ["build_mirrored"],
+  "client_graph": ["build_in_graph_asynchronous", "build_in_graph_synchronous"],
   "clocks": ["CLOCK_LEFT", "Clocks", "ClocksView", "LeadHook", "view_clocks"],
   "clones": [
     "ClonePart", "build_clones", "devices_here", "local_devices", "split_batch", "split_unevenly",
     "with_cpu_devices"],
-  "collectives": ["group_config"],
-  "ensemble": ["in_graph_ensemble", "mean_predictions", "vote_predictions"],
+  "collectives": ["is_late_message"],
   "gradients": ["clip_gradients", "reduce_gradients"],
-  "in_graph": ["build_in_graph_asynchronous", "build_in_graph_synchronous"],
   "lost_replicas": ["LostReplicas"],
-  "model_parallel": ["layers_on_devices", "split_dense"],
+  "mirrored_model": ["build_mirrored"],
   "peers": ["PEER_ERRORS", "PeerLostError", "missing_tasks", "watch_peers"],
-  "queue_ensemble": ["Aggregator", "Feeder", "Network", "QueueEnsemble", "QuorumError"],
-  "recurrent": ["looped_recurrent", "unrolled_recurrent"],
   "replica_threads": ["ReplicaError", "ReplicaThreads", "ReplicasLeft"],
   "round_errors": ["RoundRulesError", "explain_round_error", "is_end_of_replicas"],
   "rounds": ["RoundResult", "RoundState", "view_rounds"],
-  "session_ops": ["all_reduce_starts", "clear_ops", "partial_updates"],
+  "session_ops": ["all_reduce_feed", "all_reduce_starts", "clear_ops", "partial_updates"],
   "split_cost": [
     "compare_split", "crossings", "crossings_by_devices", "split_table", "total_crossings"],
   "staleness": [

@@ -1,25 +1,25 @@
-"""Clocks: how many steps each replica has made, and the bound of a replica's lead over the slowest.
+"""Clocks count the steps of each replica, and bound a replica's lead over the slowest.
 
-A replica's clock counts its own steps, whether its gradients were applied or not. One small vector
+A replica's clock counts its own steps, whether its gradients were applied or not. A small vector
 beside the global step, in no checkpoint, holds the clocks and states of all replicas:
 
-1. A replica joins with the clock of the slowest replica that takes part, so that no replica waits
-   for a late one to catch up. First it becomes JOINING, with a clock that may be a step too low,
-   as the others continue meanwhile. From then on they wait for it, so that no replica is too far
-   ahead of the slowest clock that it reads next.
+1. A replica joins with the clock of the slowest replica that takes part, so that nobody waits
+   for a late replica to catch up. First it becomes JOINING. Its clock may then be a step too low,
+   because the others continue meanwhile. From then on they wait for it, so that no replica is too
+   far ahead of the slowest clock that the new replica reads next.
 2. Its training step raises its clock and reads all clocks (`advance`), without a further message.
 3. It leaves, or others drop it because it is lost; then it does not count any more. A replica that
-   was dropped by mistake finds that out after its next step, and joins again.
+   was dropped by mistake sees that after its next step, and joins again.
 
 When the variables get new values, the chief clears the clocks (session_ops.py), and all replicas
 join again. Each replica writes only its own clock, so no step needs a lock.
 
 `LeadHook` bounds the lead (stale synchronous parallel): a replica that leads the slowest by
 `max_lead` waits before its next step. While it waits it reads the clocks, and once per heartbeat
-interval the heartbeats. It drops replicas that these report as lost or ended, replicas that have
-not joined within `start_timeout`, and replicas that make no step for `end_timeout` while it waits
-for them: a replica may be stuck and still send heartbeats. Without a `tf1ps.Server` there are no
-heartbeats, and no replica is found to be lost. The bound and its effect on convergence: Ho et al.,
+interval the heartbeats. It drops replicas that are lost or have ended by their heartbeats, that
+have not joined within `start_timeout`, or that make no step for `end_timeout` while it waits for
+them: a replica may be stuck and still send heartbeats. Without a `tf1ps.Server` there are no
+heartbeats, and no replica counts as lost. The bound and its effect on convergence: Ho et al.,
 "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", 2013.
 """
 
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Iterable, List, NamedTuple, Optional
+from typing import Any, Iterable, List, NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -44,20 +44,20 @@ EXPECTED, ACTIVE, CLOCK_LEFT, JOINING = range(4)
 
 
 class ClocksView(NamedTuple):
-  """The clocks at one moment, in Python."""
+  """The values of the clocks in Python."""
 
   clocks: List[int]  # of each replica
   states: List[int]  # EXPECTED, ACTIVE, CLOCK_LEFT or JOINING
 
   def lead(self, index: int, counted: Iterable[int] = (EXPECTED, ACTIVE)) -> int:
-    """Returns a replica's lead over the slowest one in a state of `counted`, in steps."""
+    """Returns a replica's lead over the slowest replica in a state of `counted`, in steps."""
     others = [clock for i, clock in enumerate(self.clocks)
               if i != index and self.states[i] in counted]
     return max([self.clocks[index] - clock for clock in others], default=0)
 
 
 class Clocks:
-  """The clocks of a job's replicas, in one replica's graph.
+  """The clocks of a job's replicas, in a replica's graph.
 
   Attributes:
     replicas: the number of replicas.
@@ -100,7 +100,7 @@ class Clocks:
   def advance(self, train_op: tf.Operation) -> tf.Tensor:
     """Builds the operation that raises this replica's clock after the training step `train_op`.
 
-    Fetch it together with `train_op`; `view_clocks` views its value, all clocks after the step.
+    Fetch it together with `train_op`. `view_clocks` takes its value: all clocks after the step.
     """
     with tf.get_default_graph().colocate_with(self._global_step.op), \
         tf.control_dependencies([train_op]):
@@ -111,23 +111,23 @@ class Clocks:
 
   # Calls beside the steps.
 
-  def look(self, session) -> ClocksView:
+  def look(self, session: tf.Session) -> ClocksView:
     """Returns the present clocks."""
     return view_clocks(session.run(self._look))
 
-  def join(self, session) -> ClocksView:
+  def join(self, session: tf.Session) -> ClocksView:
     """Makes this replica take part, with the clock of the slowest; after `leave` it stays away."""
     if self._has_left:
       self.leave(session)
       return self.look(session)
     return view_clocks(session.run(self._join))
 
-  def leave(self, session) -> None:
+  def leave(self, session: tf.Session) -> None:
     """Ends this replica's part."""
     self._has_left = True
     self.drop(session, self.index)
 
-  def drop(self, session, replica: int) -> None:
+  def drop(self, session: tf.Session, replica: int) -> None:
     """Ends the part of another replica."""
     session.run(self._drop, {self._dropped: replica})
 
@@ -148,7 +148,7 @@ class Clocks:
       return self._read()
 
   def _write_own(self, state):
-    """Writes this replica's state, and the clock of the slowest other one if there is one."""
+    """Writes this replica's state, and the clock of the slowest other replica, if any."""
     clocks, states = tf.split(self._read(), 2)
     counts = tf.logical_and(tf.equal(states, ACTIVE),
                             tf.not_equal(tf.range(self.replicas), self.index))
@@ -198,42 +198,43 @@ class LeadHook(LifecycleHook):
     self._coord = None
     self._began = 0.0
     self._lost: Optional[lost_replicas.LostReplicas] = None
-    self._names = []
-    self._lifecycle = None
+    self._names: List[str] = []
+    self._lifecycle: Any = None
     self.highest = 0
     self.seconds = 0.0
 
-  def on_join(self, lifecycle):
+  def on_join(self, lifecycle: Any) -> None:
     self._lifecycle = lifecycle
 
-  def after_create_session(self, session, coord):
+  def after_create_session(self, session: tf.Session, coord: tf.train.Coordinator) -> None:
     self._close()
     record = latest_record()
     self._names = lost_replicas.names(self._clocks.replicas, record)
     self._lost = lost_replicas.LostReplicas(record, self._start_timeout)
     view = self._clocks.join(session)
     self._coord, self._began = coord, time.monotonic()
-    # The slowest that takes part may be ahead of one that has not joined.
+    # The slowest active replica may be ahead of a replica that has not joined.
     self._wait(session, view, coord.should_stop)
 
-  def before_run(self, run_context):
+  def before_run(self, run_context: tf.train.SessionRunContext) -> tf.train.SessionRunArgs:
     return tf.train.SessionRunArgs(self._advanced)
 
-  def after_run(self, run_context, run_values):
+  def after_run(self, run_context: tf.train.SessionRunContext,
+                run_values: tf.train.SessionRunValues) -> None:
     view = view_clocks(run_values.results)
     if view.states[self._clocks.index] != ACTIVE:
-      _log.warning("the other replicas stopped waiting for this one, because it was silent or made "
+      _log.warning("the other replicas stopped waiting for this replica: it was silent or made "
                    "no step for a long time. It joins them again")
       view = self._clocks.join(run_context.session)
     self.highest = max(self.highest, view.lead(self._clocks.index, self._counted))
     self._wait(run_context.session, view, lambda: run_context.stop_requested)
 
-  def leave(self, session, finished: bool = True):
+  def leave(self, session: tf.Session, finished: bool = True) -> None:
     """Leaves, in any case, before a chief waits for the others' end."""
     self._close()
     self._clocks.leave(session)
 
-  def end(self, session):
+  def end(self, session: tf.Session) -> None:
     self.leave(session)
 
   def _is_signalled(self):
@@ -243,7 +244,7 @@ class LeadHook(LifecycleHook):
     return view.lead(self._clocks.index, self._awaited) < self._max_lead
 
   def _wait(self, session, view, is_stopped):
-    """Waits until the next step may begin, or until none will follow."""
+    """Waits until the next step may begin, or until training ends."""
     if self._may_begin(view):
       return
     began = looked = reminded = time.monotonic()
@@ -259,7 +260,7 @@ class LeadHook(LifecycleHook):
     self.seconds += time.monotonic() - began
 
   def _remind(self, view, began, reminded):
-    """Says from time to time for which replicas this one waits; returns when it last did."""
+    """Says at intervals for which replicas this one waits; returns the time of the last line."""
     now = time.monotonic()
     if now - reminded < TIMING.reminder_interval:
       return reminded
@@ -291,7 +292,7 @@ class LeadHook(LifecycleHook):
       if view.states[i] == EXPECTED and now - self._began > self._start_timeout:
         reasons.setdefault(i, "has not joined within %.0f s" % (now - self._began))
       elif view.states[i] != EXPECTED and stood > self._end_timeout:
-        reasons.setdefault(i, "has made no step for %.0f s (--end_timeout)" % stood)
+        reasons.setdefault(i, "has made no step for %.0f s (end_timeout)" % stood)
     for i, reason in sorted(reasons.items()):
       self._clocks.drop(session, i)
       _log.warning("%s %s: the others do not wait for it any more", self._names[i], reason)

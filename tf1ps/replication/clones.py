@@ -1,4 +1,4 @@
-"""Clones: the devices of one worker compute one gradient together.
+"""Clones: the devices of a worker compute one gradient together.
 
 A worker with several devices is one replica. Each device gets a clone of the model and a part of
 the worker's batch:
@@ -18,16 +18,18 @@ from tf1ps.replication import gradients, towers
 
 
 class ClonePart(NamedTuple):
-  """One clone's part of a batch."""
+  """The part of a batch for a clone."""
 
-  tensors: Any  # like those of the batch
-  weight: Optional[tf.Tensor]  # [], of its mean loss: 1 on average over the clones; None is 1
+  tensors: Any  # with the structure of the batch
+  # A scalar, the factor of the clone's mean loss: its examples divided by the mean number per
+  # clone. None stands for 1.
+  weight: Optional[tf.Tensor]
 
 
 class Clones(NamedTuple):
-  """The clones of one worker, as one replica."""
+  """The clones of a worker, which are one replica."""
 
-  grads_and_vars: gradients.GradsAndVars  # one gradient per variable, for `apply_gradients`
+  grads_and_vars: gradients.GradsAndVars  # a gradient per variable, for `apply_gradients`
   loss: tf.Tensor  # [], the mean over the clones
   update_ops: List[tf.Operation]  # of the first clone, which the update should depend on
   towers: List[towers.Tower]  # in the order of the devices
@@ -61,13 +63,13 @@ def build_clones(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
   return Clones(reduced, loss, built[0].update_ops, built)
 
 
-def split_batch(tensors, count: int) -> list:
-  """Splits a batch into `count` equal parts, one per clone.
+def split_batch(tensors: Any, count: int) -> list:
+  """Splits a batch into `count` equal parts, a part per clone.
 
   Args:
     tensors: a tensor [batch, ...], or a structure of such tensors.
-    count: the number of parts. The batch must be a multiple of it, as with `drop_remainder=True` of
-      a dataset's `batch`; otherwise the step fails, as the mean would not be that of the batch.
+    count: the number of parts. The step fails unless the batch is a multiple of it, because the
+      mean would not be that of the batch; a dataset's `batch` has `drop_remainder=True` for that.
   """
   if count < 1:
     raise ValueError(f"count must be at least 1, got {count}")
@@ -78,11 +80,11 @@ def split_batch(tensors, count: int) -> list:
 
 
 def split_unevenly(tensors, size, count: int) -> List[ClonePart]:
-  """Splits a batch of any size into parts; some have one example more than others.
+  """Splits a batch of any size into parts; some have an example more than others.
 
-  The mean of the parts' losses, each times its weight, is the mean loss of the batch, so that the
-  last batch of the data may be smaller. A clone without an example gets the first example of the
-  batch, with the weight 0.
+  The mean of the parts' losses times their weights is the mean loss of the batch, so that the last
+  batch of the data may be smaller. A clone without an example gets the first example of the batch,
+  with the weight 0.
 
   Args:
     tensors: a structure of tensors and sparse tensors [batch, ...]; scalars go to each clone.
@@ -142,14 +144,14 @@ def devices_here(count: int) -> List[str]:
 
 
 def with_cpu_devices(count: int, config: Optional[tf.ConfigProto] = None) -> tf.ConfigProto:
-  """Returns a config that makes so many logical CPU devices.
+  """Returns a config that makes so many logical CPU devices, for clones without GPUs.
 
-  Without GPUs, clones run on those. A server fixes the devices of its process when it starts, so
-  the config must be the server's; a session on a server takes the server's devices.
+  A server fixes the devices of its process when it starts, so the config must be the server's; a
+  session on a server takes the server's devices.
 
   Args:
     count: the number of devices, at least 1.
-    config: the config to start from, which is copied; None: an empty one.
+    config: the config to start from, which is copied; None: an empty config.
   """
   if count < 1:
     raise ValueError(f"a task has at least one CPU device, got {count}")

@@ -1,66 +1,82 @@
-"""A group of devices that reduce and broadcast by TensorFlow's own collectives, without a ps.
+"""A group of tasks that reduce, gather and broadcast among themselves, without a ps.
 
-Each task of the group builds its own graph with one operation per device, and all tasks run it at
-the same time. TensorFlow's servers match the operations by keys and pass the tensors in a ring.
-They need:
+Each task builds its own graph, and all tasks run it at the same time. A message is an element of a
+queue on the CPU of the task that gets it: the sender's graph puts it there, and the receiver's
+graph takes it. So the session of a task sees all tasks of the group, and its run ends with an error
+when one of them is lost, as a run on a ps does.
 
-- one leader, which numbers the steps: `group_config`, in the config of the servers and sessions;
-- the same keys for the same tensors. This module makes them from the group's name, the kind of
-  collective, and the types and sizes of the tensors, so that two models on the same servers do not
-  mix (1.15 remembers the first use of a key);
-- the same collectives in each run: all tasks fetch the same tensors that depend on collectives, in
-  the same number of runs.
+- `mean`: each task is responsible for a share of the values. It gets this share from each other
+  task, and sends the mean to all. So each value travels twice, as in a ring, and all tasks get
+  values that are equal to the last digit.
+- `gather` and `broadcast`: each task, or the first, sends its values to all others.
 
-Tasks that disagree would wait for each other forever, so `agree` compares them first, by a key that
-depends on no size. Tensors of one type are concatenated before they travel and split afterwards.
+TensorFlow's own collectives are not used: on TensorFlow 2 a server that has lost a task of a group
+refuses each further collective, and each new process of that task, until its own process ends.
+
+All tasks must run the same operations, in the same order, and with them those of the `outbox`: a
+result waits for no other task's answer to a message. Tasks that disagree would wait for each
+other forever, so `agree` compares them first, in a queue whose name depends on no size. Sessions
+that begin together have a number, their generation, which is the last value of each message: a
+message that an earlier session has left behind is thrown away by `agree`, or refused
+(`is_late_message`). `agree` throws away a message of a later session, too: begin none before all
+earlier ones have ended.
+
+Tensors of one type are concatenated before they travel and split afterwards.
 """
 
 from __future__ import annotations
 
 import zlib
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Callable, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-_TYPES = (tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)  # that collectives carry
+from tf1ps.compat import failed_assertions
+
+_TYPES = (tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
+_LATE = " has sent a message of an earlier session"
+GENERATIONS = 2000  # a generation is from 0 to this, without it: float16 has all of them
 
 
-class Group(NamedTuple):
+class ReplicaGroup(NamedTuple):
   """The devices that work together."""
 
-  name: str  # the same in all tasks; two models of one job need two names
-  task_index: int  # this task's place among the group's tasks; the first one's values count
-  num_tasks: int  # the number of tasks that build the group
-  devices: List[str]  # this task's; all tasks have the same number
+  name: str  # the same in all tasks; two models of a job need two names
+  task_index: int  # this task's place among the group's tasks; the values of the first task count
+  tasks: Sequence[str]  # all, in one order everywhere, such as "/job:worker/task:0"
+  devices: Sequence[str]  # this task's; all tasks have the same number
+  home: str  # the device of this task's messages
+  generation: tf.Variable  # int64 [], which `agree` sets
+  inbox: List[tf.FIFOQueue]  # the queues of this task, which `agree` empties
+  outbox: List[tf.Operation]  # the messages of `mean` and `gather`, for the same run
 
   @property
   def size(self) -> int:
     """The number of devices in all tasks."""
-    return self.num_tasks * len(self.devices)
+    return len(self.tasks) * len(self.devices)
+
+  @property
+  def others(self) -> List[int]:
+    """The indices of the other tasks."""
+    return [index for index in range(len(self.tasks)) if index != self.task_index]
 
 
-def group_config(leader: str, config: Optional[tf.ConfigProto] = None) -> tf.ConfigProto:
-  """Returns a config for the servers and sessions of a group of several tasks.
+def make_group(name: str, task_index: int, tasks: Sequence[str],
+               devices: Sequence[str]) -> ReplicaGroup:
+  """Returns a group without messages, of this task, which is `tasks[task_index]`.
 
-  Args:
-    leader: the group's first task, such as "/job:worker/task:0", the same in all tasks.
-    config: the config to start from, which is copied; None: an empty one.
-
-  Raises:
-    ValueError: `leader` names no job and task.
+  It adds the variable of the generation to the graph.
   """
-  spec = tf.DeviceSpec.from_string(leader)
-  if spec.job is None or spec.task is None:
-    raise ValueError(f'leader must be a task such as "/job:worker/task:0", got {leader!r}')
-  result = tf.ConfigProto()
-  if config is not None:
-    result.CopyFrom(config)
-  result.experimental.collective_group_leader = (
-    f"/job:{spec.job}/replica:{spec.replica or 0}/task:{spec.task}")
-  return result
+  home = _cpu(tasks[task_index]) if len(tasks) > 1 else devices[0]
+  with tf.device(home):
+    # In no collection: `agree` alone gives it a value.
+    generation = tf.Variable(
+      tf.constant(0, tf.int64), trainable=False, collections=[], use_resource=True,
+      name="tf1ps_generation")
+  return ReplicaGroup(name, task_index, tasks, devices, home, generation, [], [])
 
 
-def mean(group: Group, tensors: Sequence[Sequence[tf.Tensor]]) -> List[List[tf.Tensor]]:
+def mean(group: ReplicaGroup, tensors: Sequence[Sequence[tf.Tensor]]) -> List[List[tf.Tensor]]:
   """Takes the mean over all devices of the group.
 
   Args:
@@ -72,12 +88,12 @@ def mean(group: Group, tensors: Sequence[Sequence[tf.Tensor]]) -> List[List[tf.T
     For each device of this task, on it: the means, in the order of the tensors.
 
   Raises:
-    ValueError: a type that no collective carries, or a shape that is not known.
+    ValueError: a type that does not travel, or a shape that is not known.
   """
   return _by_type(group, "mean", tensors, lambda flats: _mean(group, flats))
 
 
-def gather(group: Group, tensors: Sequence[tf.Tensor], role: str) -> List[tf.Tensor]:
+def gather(group: ReplicaGroup, tensors: Sequence[tf.Tensor], role: str) -> List[tf.Tensor]:
   """Gathers and concatenates tensors [rows, ...] of all devices of the group.
 
   Args:
@@ -89,17 +105,15 @@ def gather(group: Group, tensors: Sequence[tf.Tensor], role: str) -> List[tf.Ten
     A tensor [group.size * rows, ...] on each device of this task, equal on all.
   """
   shape = _static_shape(tensors[0])
-  key = _key(group, "gather", role, tensors[0].dtype.name, shape)
-  gathered = []
-  for device, tensor in zip(group.devices, tensors):
-    with tf.device(device):
-      gathered.append(tensor if group.size == 1 else tf.raw_ops.CollectiveGather(
-        input=tensor, group_size=group.size, group_key=_group_key(group), instance_key=key,
-        shape=[group.size * shape[0]] + shape[1:]))
-  return gathered
+  with tf.device(group.devices[0]):
+    own = tf.reshape(tf.concat(tensors, 0), [-1])
+    count = len(tensors) * _size(shape)
+    parts = _swap(group, "gather " + role, [own] * len(group.tasks), [count] * len(group.tasks))
+    rows = tf.reshape(tf.concat(parts, 0), [group.size * shape[0]] + shape[1:])
+  return _on_each(group, rows)
 
 
-def broadcast(group: Group, tensors: Sequence[tf.Tensor]) -> List[tf.Tensor]:
+def broadcast(group: ReplicaGroup, tensors: Sequence[tf.Tensor]) -> List[tf.Tensor]:
   """Returns the first task's values of tensors, on the first device of every task.
 
   Args:
@@ -107,64 +121,161 @@ def broadcast(group: Group, tensors: Sequence[tf.Tensor]) -> List[tf.Tensor]:
     tensors: of static shapes, the same in all tasks.
 
   Raises:
-    ValueError: a type that no collective carries, or a shape that is not known.
+    ValueError: a type that does not travel, or a shape that is not known.
   """
   firsts = group._replace(devices=group.devices[:1])
-  return _by_type(firsts, "broadcast", [tensors], lambda flats: _broadcast(firsts, flats))[0]
+  return _by_type(firsts, "broadcast", [tensors], lambda flats: [_broadcast(firsts, *flats)])[0]
 
 
-def agree(group: Group, plan: str) -> tf.Operation:
+def agree(group: ReplicaGroup, plan: str, generation: Optional[tf.Tensor] = None) -> tf.Operation:
   """Returns an operation that fails, in every task, if tasks of the group disagree.
 
-  Run it alone and first: whether tasks meet in a run depends on all keys in it.
+  Run it alone, before all others of the group, in each session. Build it after them: it empties the
+  queues of this task.
 
   Args:
     group: the group; one device of each task takes part.
     plan: a text that must be the same in all tasks.
+    generation: int64 [], from 0 to GENERATIONS, without it; None: 0. Tasks meet if theirs are
+      equal.
   """
-  firsts = group._replace(devices=group.devices[:1])
-  with tf.device(firsts.devices[0]):
-    digest = tf.constant([zlib.crc32(plan.encode())], tf.int64)
-    digests, = gather(firsts, [digest], "agree")
-    # tf.Assert warns of a result that only a session uses.
-    return tf.raw_ops.Assert(condition=tf.reduce_all(tf.equal(digests, digest)), data=[tf.constant(
-      "the tasks of the group %r have built different models: names, types and shapes of variables "
-      "and gradients must be the same in all tasks, and the number of devices too; here: %s"
-      % (group.name, plan))], summarize=3)
+  if generation is None:
+    generation = tf.constant(0, tf.int64)
+  with tf.device(group.home):
+    emptied = [queue.dequeue_many(queue.size()).op for queue in group.inbox]
+    with tf.control_dependencies([*emptied, group.generation.assign(generation).op]):
+      own = tf.stack([generation, tf.constant(zlib.crc32(plan.encode()), tf.int64)])
+    sent = [_send(group, "agree", index, own) for index in group.others]
+    taken = [_await_generation(_queue(group, "agree", index, own), generation)
+             for index in group.others]
+    is_equal = tf.reduce_all([tf.equal(message, own) for message in taken] or [True])
+    with tf.control_dependencies(sent):
+      return _assert(
+        is_equal, "the tasks of the group %r have built different models: names, types and shapes "
+        "of variables and gradients must be the same in all tasks, and the number of devices too; "
+        "here: %s" % (group.name, plan))
+
+
+def is_late_message(error: BaseException) -> bool:
+  """Whether a run failed because another task's message of an earlier session came after its start.
+
+  New sessions of all tasks may succeed.
+  """
+  return any(text.endswith(_LATE) for text in failed_assertions(error))
+
+
+def _await_generation(queue, generation):
+  """Takes messages from a queue of `agree`, until one is of this generation."""
+  def take(message):
+    del message
+    taken = queue.dequeue()
+    taken.set_shape([2])
+    return taken
+
+  return tf.nest.flatten(tf.while_loop(
+    lambda message: tf.not_equal(message[0], generation), take,
+    [tf.constant([-1, 0], tf.int64)]))[0]
 
 
 def _mean(group, flats):
-  """Takes the mean of one tensor for each device; returns the results, each on its device."""
-  if group.size == 1:
-    return [tf.identity(flat) for flat in flats]
-  key = _key(group, "mean", flats[0].dtype.name, _static_shape(flats[0]))
-  reduced = []
-  for device, flat in zip(group.devices, flats):
-    with tf.device(device):
-      reduced.append(tf.raw_ops.CollectiveReduce(
-        input=flat, group_size=group.size, group_key=_group_key(group), instance_key=key,
-        merge_op="Add", final_op="Div", subdiv_offsets=[0]))
-  return reduced
-
-
-def _broadcast(group, flats):
-  flat, = flats
-  if group.size == 1:
-    return [tf.identity(flat)]
-  shape = _static_shape(flat)
-  arguments = dict(
-    group_size=group.size, group_key=_group_key(group), shape=shape,
-    instance_key=_key(group, "broadcast", flat.dtype.name, shape))
+  """Takes the mean of a tensor [n] for each device; returns the results, each on its device."""
   with tf.device(group.devices[0]):
-    if group.task_index == 0:
-      return [tf.raw_ops.CollectiveBcastSend(input=flat, **arguments)]
-    return [tf.raw_ops.CollectiveBcastRecv(T=flat.dtype, **arguments)]
+    total = flats[0] if len(flats) == 1 else tf.add_n(flats)
+    count, tasks = _static_shape(total)[0], len(group.tasks)
+    sizes = [count // tasks + (index < count % tasks) for index in range(tasks)]
+    parts = _swap(group, "parts", tf.split(total, sizes), [sizes[group.task_index]] * tasks)
+    own = (parts[0] if tasks == 1 else tf.add_n(parts)) / tf.cast(group.size, total.dtype)
+    means = tf.concat(_swap(group, "means", [own] * tasks, sizes), 0)
+  return _on_each(group, means)
 
 
-def _by_type(group, what, tensors, function):
+def _broadcast(group, flat):
+  with tf.device(group.devices[0]):
+    if group.task_index:
+      return _receive(group, "broadcast", 0, flat)
+    message = _signed(group, flat)
+    with tf.control_dependencies([_send(group, "broadcast", index, message)
+                                  for index in group.others]):
+      return tf.identity(flat)
+
+
+def _on_each(group, tensor):
+  copies = []
+  for device in group.devices:
+    with tf.device(device):
+      copies.append(tf.identity(tensor))
+  return copies
+
+
+def _swap(group, what, sent, sizes):
+  """Sends a tensor to each task, and gets one of each.
+
+  Args:
+    group: the group.
+    what: the name of the messages.
+    sent: a tensor [n] for each task, in their order.
+    sizes: the number of values that each task sends to this task.
+
+  Returns:
+    The tensors of all tasks, this one's own among them.
+  """
+  own = group.task_index
+  group.outbox.extend(
+    _send(group, what, index, _signed(group, sent[index])) for index in group.others)
+  return [sent[own] if index == own else
+          _receive(group, what, index, tf.TensorSpec([sizes[index]], sent[own].dtype))
+          for index in range(len(group.tasks))]
+
+
+def _signed(group, flat):
+  """Returns the values [n] with the generation behind them."""
+  return tf.concat([flat, tf.reshape(tf.cast(group.generation, flat.dtype), [1])], 0)
+
+
+def _send(group, what, index, message):
+  """Returns the operation that puts a message into the queue on a task."""
+  with tf.device(_cpu(group.tasks[index])):
+    return _queue(group, what, group.task_index, message).enqueue(message)
+
+
+def _receive(group, what, index, like):
+  """Returns the values, of this shape [n] and type, of the next message of a task."""
+  size = like.shape.as_list()[0]
+  with tf.device(group.home):
+    queue = _queue(group, what, index, tf.TensorSpec([size + 1], like.dtype))
+    group.inbox.append(queue)
+    message = queue.dequeue()
+    with tf.control_dependencies([_assert(
+        tf.equal(message[size], tf.cast(group.generation, like.dtype)),
+        group.tasks[index] + _LATE)]):
+      values = tf.slice(message, [0], [size])
+  values.set_shape([size])
+  return values
+
+
+def _queue(group, what, sender, like):
+  """Builds the queue, on the device of the scope, for messages like this one."""
+  shape = like.shape.as_list()
+  name = "tf1ps/%s/%s/%s/%s/%d of %d" % (
+    group.name, what, like.dtype.base_dtype.name, "x".join(map(str, shape)), sender,
+    len(group.tasks))
+  return tf.FIFOQueue(2, [like.dtype.base_dtype], [shape], shared_name=name,
+                      name="peer_messages")  # step_time.py knows it
+
+
+def _assert(condition, text):
+  # Not tf.Assert: it logs an error if no Python code uses its result, and here a session runs it.
+  return tf.raw_ops.Assert(condition=condition, data=[tf.constant(text)], summarize=3)
+
+
+def _cpu(task):
+  return "%s/device:CPU:0" % task
+
+
+def _by_type(group, what, tensors, function: Callable):
   """Concatenates each device's tensors of one type, calls function(flats), and splits again."""
   _check(what, tensors)
-  results = [[None] * len(own) for own in tensors]
+  results: List[list] = [[None] * len(own) for own in tensors]
   for dtype in sorted({tensor.dtype.base_dtype for tensor in tensors[0]}, key=lambda d: d.name):
     chosen = [i for i, tensor in enumerate(tensors[0]) if tensor.dtype.base_dtype == dtype]
     shapes = [_static_shape(tensors[0][i]) for i in chosen]
@@ -200,16 +311,3 @@ def _size(shape):
   for dimension in shape:
     size *= dimension
   return size
-
-
-def _group_key(group) -> int:
-  return _number("group", group.name, group.num_tasks, len(group.devices))
-
-
-def _key(group, *what) -> int:
-  return _number(group.name, group.num_tasks, len(group.devices), *what)
-
-
-def _number(*what) -> int:
-  """Returns a positive number of 31 bits that depends on all arguments, equal in each process."""
-  return zlib.crc32(repr(what).encode()) & 0x7fffffff or 1

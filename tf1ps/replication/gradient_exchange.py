@@ -1,20 +1,20 @@
-"""The gradients of one round: a row per replica, beside the variable.
+"""The gradients of a round: a row per replica, beside the variable.
 
-Gradients that travel as one, such as those of several small variables (a `Bucket` of
+Gradients that travel together, such as those of several small variables (a `Bucket` of
 transfer/buckets.py), have rows beside the first of these variables. A replica
 
 1. makes the rows where they do not exist, when it joins;
-2. writes its gradients into its own rows, as often as it likes before it arrives: two equal writes
-   are one. Where there are spare replicas and the gradients are large, it first looks whether they
-   are too late, and then sends nothing;
+2. writes its gradients into its own rows before it arrives; a second write of the same values
+   changes nothing. Where there are spare replicas and the gradients are large, it first looks
+   whether they are too late, and then sends nothing;
 3. takes the means, if it is the replica that finishes the round:
 
-  dense    gathers the rows of the replicas that arrived, and takes their mean. The rows of a
-           variable whose shape is known only in a run are a variable each
-  sparse   concatenates their slices, each divided by the number of these replicas: row i of the
+  dense    gathers the rows of the replicas that arrived, and takes their mean. If the shape of a
+           variable is known only in a run, each row is a variable of its own
+  sparse   concatenates their slices, each divided by the number n of these replicas: row i of the
            variable gets sum(slices of i) / n, the same mean as that of dense gradients
 
-A ps needs memory for one gradient of each replica.
+A ps needs memory for a gradient of each replica.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from tf1ps.transfer import DEFAULT_PACK_BYTES, Bucket
 
 
 class GradientExchange:
-  """The rows of all variables of one optimizer."""
+  """The rows of all variables of an optimizer."""
 
   def __init__(self, buckets: List[Bucket], rounds: rounds_lib.Rounds, shared_name: str):
     """Builds the rows in the default graph; all replicas divide their gradients alike."""
     self._rounds, self._buckets = rounds, buckets
-    # A replica that joins uses them too, and must not run what a training step waits for.
+    # A joining replica uses the rows, too: it must not run what a training step depends on.
     with tf.control_dependencies(None):
       self._rows = [self._make_rows(bucket, shared_name) for bucket in buckets]
 
   def make_where_absent(self) -> List[tf.Operation]:
-    """Operations that make the rows where they do not exist."""
-    made = []
+    """Returns the operations that make the rows where they do not exist."""
+    operations = []
     for group in self._by_task():
       with tf.get_default_graph().colocate_with(group[0][0].variable.op):
-        made.append(tf.cond(
+        operations.append(tf.cond(
           tf.reduce_all([rows.is_made() for rows, _ in group]), lambda: tf.constant(True),
           lambda group=group: _after([op for rows, _ in group for op in rows.make()])).op)
-    return made
+    return operations
 
   def push(self) -> List[tf.Operation]:
-    """Operations that write this replica's rows."""
+    """Returns the operations that write this replica's rows."""
     rules = self._rounds.rules
     if rules.aggregate == rules.replicas or self._are_small():
       return [self._push()]
@@ -58,12 +58,12 @@ class GradientExchange:
     return [tf.cond(is_late, lambda: tf.constant(False), lambda: _after([self._push()])).op]
 
   def means(self, arrived: tf.Tensor) -> list:
-    """Returns the means of the gradients of the replicas with a 1, with the variables."""
+    """Returns [(mean gradient, variable), ...] over the replicas with a 1."""
     return [pair for bucket, rows in zip(self._buckets, self._rows)
             for pair in bucket.unpack(rows.mean(arrived))]
 
   def _are_small(self):
-    """Whether the gradients cost no more than the round trip that looking takes."""
+    """Whether sending the gradients costs no more than a look at the round."""
     if not all(isinstance(bucket.gradient, tf.Tensor) and bucket.shape.is_fully_defined()
                for bucket in self._buckets):
       return False
@@ -74,7 +74,7 @@ class GradientExchange:
     pushed = []
     for group in self._by_task():
       first = group[0][0]
-      sent = [bucket.send() for _, bucket in group]  # which waits for nothing on the other side
+      sent = [bucket.send() for _, bucket in group]  # it waits for nothing on the ps
       with tf.get_default_graph().colocate_with(first.variable.op):
         joined = self._rounds.check_joined(first.is_made())
       with tf.control_dependencies([joined]):
@@ -90,11 +90,11 @@ class GradientExchange:
     return _VectorRows(bucket.variables[0], bucket.gradient, *common)
 
   def _by_task(self):
-    """Pairs of rows and their buckets, task by task."""
-    found = {}
+    """Returns [(rows, bucket), ...] of each task."""
+    groups = {}
     for rows, bucket in zip(self._rows, self._buckets):
-      found.setdefault(rows.variable.device, []).append((rows, bucket))
-    return found.values()
+      groups.setdefault(rows.variable.device, []).append((rows, bucket))
+    return groups.values()
 
 
 class _DenseRows:
@@ -109,18 +109,15 @@ class _DenseRows:
         shared_name, self._dtype.name, "x".join(map(str, self._shape))))
 
   def is_made(self) -> tf.Tensor:
-    """Whether the rows exist, a bool scalar."""
     with _beside(self.variable):
       return tf.raw_ops.VarIsInitializedOp(resource=self._handle)
 
   def make(self) -> List[tf.Operation]:
-    """Makes them, with zeros."""
     with _beside(self.variable):
       return [tf.raw_ops.AssignVariableOp(
         resource=self._handle, value=tf.zeros(self._shape, self._dtype))]
 
   def push(self, gradient, replica: int) -> List[tf.Operation]:
-    """Writes a replica's row."""
     with _beside(self.variable):
       return [tf.raw_ops.ResourceScatterUpdate(
         resource=self._handle, indices=tf.constant([replica]), updates=gradient[tf.newaxis])]
@@ -134,9 +131,9 @@ class _DenseRows:
 
 
 class _VectorRows:
-  """The rows of one variable whose gradients have no known shape: each is a variable of its own.
+  """The rows of a variable whose gradients have no known shape: each row is a variable of its own.
 
-  A dense gradient is one vector there. A sparse one (tf.IndexedSlices) is two, indices and values.
+  A dense gradient is a vector there. A sparse gradient is two vectors, its indices and values.
   """
 
   def __init__(self, variable, gradient, replicas: int, container: str, shared_name: str):
@@ -152,20 +149,17 @@ class _VectorRows:
          for part, dtype in enumerate(self._dtypes)] for replica in range(replicas)]
 
   def is_made(self) -> tf.Tensor:
-    """Whether the rows exist, a bool scalar."""
     with _beside(self.variable):
       return tf.reduce_all([tf.raw_ops.VarIsInitializedOp(resource=handle)
                             for handles in self._handles for handle in handles])
 
   def make(self) -> List[tf.Operation]:
-    """Makes them, empty."""
     with _beside(self.variable):
       empty = [tf.zeros([0], dtype) for dtype in self._dtypes]
       return [tf.raw_ops.AssignVariableOp(resource=handle, value=value)
               for handles in self._handles for handle, value in zip(handles, empty)]
 
   def push(self, gradient, replica: int) -> List[tf.Operation]:
-    """Writes a replica's row."""
     with _beside(self.variable):
       return [tf.raw_ops.AssignVariableOp(resource=handle, value=value)
               for handle, value in zip(self._handles[replica], self._parts(gradient))]
@@ -213,7 +207,7 @@ def _mean(rows, dtype, shape) -> tf.Tensor:
 
 
 def _if_arrived(arrived, handle, dtype) -> tf.Tensor:
-  """Returns a replica's row as a vector; no element if `arrived` is 0."""
+  """Returns a replica's row as a vector, which is empty if `arrived` is 0."""
   row = tf.reshape(tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype), [-1])
   return row[:arrived * tf.size(row, out_type=tf.int64)]
 

@@ -1,4 +1,4 @@
-"""Gradients of several towers become one: the mean or the sum, dense or sparse.
+"""Reduces the gradients of several towers: to the mean or the sum, dense or sparse.
 
 What holds for both kinds, with n towers:
 
@@ -8,7 +8,7 @@ What holds for both kinds, with n towers:
    towers are concatenated, and each row is divided by n. So it is the same mean as that of the
    dense gradients. (TensorFlow's sparse accumulator divides each row by the number of towers that
    have it.)
-3. Where some towers give a dense gradient and others a sparse one of the same variable, all are
+3. Where some towers give a dense and others a sparse gradient of the same variable, all are
    made dense.
 """
 
@@ -29,13 +29,13 @@ REDUCTIONS = ("mean", "sum")
 
 def reduce_gradients(towers: Sequence[GradsAndVars], reduction: str = "mean",
                      beside_variables: bool = False) -> GradsAndVars:
-  """Reduces the gradients of several towers to one for each variable.
+  """Reduces the gradients of several towers to one gradient for each variable.
 
   Args:
     towers: the result of `compute_gradients` for each tower: the same variables in the same order.
     reduction: "mean" or "sum".
-    beside_variables: True: computes each on its variable's device, to which the gradient of each
-      tower travels. False: in the scope of `tf.device` that the caller has set.
+    beside_variables: True: reduces on each variable's device, to which the towers' gradients
+      travel. False: in the caller's scope of `tf.device`.
 
   Returns:
     A list of (gradient, variable), as `apply_gradients` takes it.
@@ -91,7 +91,7 @@ def mean_loss(losses: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def _reduce(gradients, reduction):
-  """Returns the mean or sum of one variable's gradients; None where all are None."""
+  """Returns the mean or sum of a variable's gradients; None where all are None."""
   count = len(gradients)
   gradients = [gradient for gradient in gradients if gradient is not None]
   if not gradients:
@@ -111,7 +111,7 @@ def _reduce(gradients, reduction):
 
 
 def _without_repeats(gradient):
-  """Returns the gradient; a sparse one with one row per index."""
+  """Returns the gradient; if it is sparse, with a single row per index."""
   if not isinstance(gradient, tf.IndexedSlices):
     return gradient
   with tf.get_default_graph().colocate_with(gradient.values.op):

@@ -2,12 +2,12 @@
 
 A replica is lost that
 
-1. has sent no heartbeat within `start_timeout`, or sends heartbeats but has not joined the run
-   within it;
+1. has sent no heartbeat within `start_timeout`, or sends heartbeats but does not join the run
+   within that time;
 2. has ended, by its own report;
-3. was silent for the heartbeat timeout, while the keeper of the heartbeats answered steadily.
+3. was silent for the heartbeat timeout, while the control task of the heartbeats answered steadily.
 
-Rounds (sync_hook.py), clocks and warm-up ask it about the replicas that they wait for.
+Rounds (sync_hook.py), clocks and warm-up ask `LostReplicas` about the replicas that they wait for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LostReplicas:
     """
     self._record, self._start_timeout = record, start_timeout
     self._began = self._read_at = time.monotonic()
-    # When a process that has not joined was seen first, by its name, host and pid.
+    # {(name, process): when it was first seen} of the processes that have not joined.
     self._outside = {}
     self._table = None
     if record is not None:
@@ -40,13 +40,13 @@ class LostReplicas:
       self._table = ControlTable(record.target, cluster.task, cluster.control_task)
 
   def lost(self, replicas: List[int]) -> Dict[int, str]:
-    """Finds the lost ones of some replicas; returns the reason for each lost one, by index.
+    """Finds the lost replicas among some; returns {index: the reason}.
 
     Args:
       replicas: their indices.
 
     Raises:
-      ControlError: the keeper of the heartbeats did not answer.
+      ControlError: the control task of the heartbeats did not answer.
     """
     if self._table is None or not replicas:
       return {}
@@ -54,45 +54,42 @@ class LostReplicas:
     members = {member.name: member for member in members_of(
       self._table.read(), self._record.container)}
     own = members.get(cluster.task.name)
-    # Where the keeper was held up, all last heartbeats are older than they should be.
+    # After a halt of the control task, all last heartbeats are older than they should be.
     now = time.monotonic()
     steady = now - self._read_at < (TIMING.steady_beats - 1) * TIMING.heartbeat_interval
     self._read_at = now
     if own is None or not own.run or not steady:
       return {}
-    found = {}
+    reasons = {}
     for i in replicas:
       member = members.get(cluster.replicas[i].name) if i < cluster.num_replicas else None
       reason = self._reason(member, own.run)
       if reason:
-        found[i] = reason
-    return found
+        reasons[i] = reason
+    return reasons
 
   def _reason(self, member, run) -> str:
-    """Why a replica will not arrive; "" where it may."""
+    """Returns why a replica will not arrive; "" if it may."""
     if member is None or member.run not in ("", run):  # its record is of an earlier run
       waited = time.monotonic() - self._began
       if waited > self._start_timeout:
         return "has sent no heartbeat within %.0f s" % waited
       return ""
-    if member.has_ended:
-      return "has ended (%s%s)" % (member.state, member.reason and ": " + member.reason)
-    if member.age > self._record.heartbeat_timeout:
-      return "is lost: silent for %.0f s" % member.age
-    if not member.run:
-      since = self._outside.setdefault((member.name, member.host, member.pid), time.monotonic())
+    end = member.say_end(is_lost=member.age > self._record.heartbeat_timeout)
+    if not end and not member.run:
+      since = self._outside.setdefault((member.name, member.process), time.monotonic())
       waited = time.monotonic() - since
       if waited > self._start_timeout:
         return "sends heartbeats, but has not joined within %.0f s" % waited
-    return ""
+    return end
 
   def close(self) -> None:
-    """Closes the session with the keeper."""
+    """Closes the session with the control task."""
     if self._table is not None:
       self._table.close()
 
 
 def names(replicas: int, record: Optional[ServerRecord]) -> List[str]:
-  """The names of so many replicas, for messages."""
+  """Returns the names of so many replicas, for messages."""
   tasks = record.cluster.replicas if record is not None else []
   return [tasks[i].name if i < len(tasks) else "replica %d" % i for i in range(replicas)]

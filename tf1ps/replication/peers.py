@@ -1,11 +1,11 @@
-"""A watch over the tasks that a step waits for: it ends the step when one of them is lost.
+"""A watch over the tasks that a step waits for: it ends the step when a task is lost.
 
 A step of an all-reduce waits for every task of its group, and an in-graph step for the workers that
-compute it. TensorFlow does not end such a wait when one of them dies: on 1.15 no task gets an
-error, on 2.x one or two neighbours do. So, while the context lasts:
+compute it. On 1.15 TensorFlow does not end such a wait when a task dies. So, while the context
+lasts:
 
-1. The tasks are probed once per heartbeat interval. If one is gone or lost, the session's present
-   and later runs end with an error that names it.
+1. The tasks are probed once per heartbeat interval. If a task is gone or lost, the present and
+   later runs of the session end with an error that names it.
 2. If TensorFlow ends a run before that, because a task is gone or because another task has noticed
    that and left, all tasks are probed, and the error names those that are gone.
 """
@@ -26,31 +26,31 @@ PEER_ERRORS = (tf.errors.UnavailableError, tf.errors.CancelledError, tf.errors.A
 
 
 class PeerLostError(Error, RuntimeError):
-  """A task that this one trains with is gone; the message names it."""
+  """A task that this task trains with is gone; the message names it."""
 
 
 @contextlib.contextmanager
 def watch_peers(session: BoundedSession, tasks: Sequence[Task],
                 heartbeat_timeout: float = 30.0, timeout: float = 10.0) -> Iterator[None]:
-  """Ends a session's runs when one of these tasks is gone.
+  """Ends a session's runs when a task is gone.
 
   Args:
-    session: the session, or the one inside of a training session.
+    session: the session, or the session inside of a training session.
     tasks: the other tasks, of a `Cluster`.
     heartbeat_timeout: seconds of silence until a task that does not refuse counts as lost.
     timeout: seconds that they may take to start.
 
   Raises:
-    TaskUnavailableError: one of them did not start.
-    PeerLostError: one of them is gone; `session.run` raises it, or leaving the context does.
+    TaskUnavailableError: a task did not start.
+    PeerLostError: a task is gone; `session.run` raises it, or leaving the context does.
   """
   seen = wait_for_tasks(list(tasks), timeout)
 
-  def on_gone(one):
-    session.abort(lambda: PeerLostError("lost " + str(one)))
+  def on_gone(result):
+    session.abort(lambda: PeerLostError("lost " + str(result)))
 
-  def on_lost(one, silence):
-    session.abort(lambda: PeerLostError("lost %s, silent for %.0f s" % (one, silence)))
+  def on_lost(result, silence):
+    session.abort(lambda: PeerLostError("lost %s, silent for %.0f s" % (result, silence)))
 
   watcher = TaskWatch(seen, heartbeat_timeout, on_gone, on_lost)
   watcher.start()
@@ -71,10 +71,10 @@ def missing_tasks(seen: Sequence[ProbeResult]) -> List[ProbeResult]:
   Args:
     seen: the earlier results of their probes.
   """
-  found = []
-  for before, now in zip(seen, probe_tasks([one.task for one in seen])):
+  missing = []
+  for before, now in zip(seen, probe_tasks([result.task for result in seen])):
     if not now.is_up:
-      found.append(now)
+      missing.append(now)
     elif now.incarnation != before.incarnation:
-      found.append(now._replace(detail="it was started again"))
-  return found
+      missing.append(now._replace(detail="it was started again"))
+  return missing

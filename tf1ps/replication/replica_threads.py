@@ -1,4 +1,4 @@
-"""A thread for each replica of one client, and one end for all.
+"""A thread for each replica of a client, and a common end.
 
 In this order:
 
@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Dict, List, Mapping, Optional, Set
+import types
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Type
 
 import tensorflow.compat.v1 as tf
 
@@ -66,9 +67,9 @@ class ReplicaThreads:
       step_fns: by the name of the replica, such as "/job:worker/task:1": makes one step. Called
         with the arguments of `start`.
       num_steps: the number of steps of each replica; None: until it is stopped or its data end.
-      on_error: called with the error and the arguments of `start`, in the thread that had the
-        error. True: the error is handled, it ends its thread alone, and the next error is the
-        first. Otherwise `on_error` is not called again.
+      on_error: called with the error and the arguments of `start`, in the thread of the error.
+        True: the error is handled, ends its thread alone, and the next error is the first.
+        Otherwise `on_error` is not called again.
       limit: seconds that a step may still take after `end`.
       is_last: called with the result of each step. True: the replica's thread ends.
 
@@ -91,7 +92,7 @@ class ReplicaThreads:
     self._stopped = threading.Event()  # of the threads that were started last
     self._threads: Dict[str, threading.Thread] = {}
 
-  def start(self, *args) -> None:
+  def start(self, *args: Any) -> None:
     """Starts a thread for each replica whose data have not ended; ends earlier threads first.
 
     The arguments are those of each step, such as the session.
@@ -111,10 +112,11 @@ class ReplicaThreads:
     self.start()
     return self
 
-  def __exit__(self, kind, value, traceback) -> None:
+  def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+               traceback: Optional[types.TracebackType]) -> None:
     left = self.end()
     if kind is not None:
-      return  # the caller's own error is the one to see
+      return  # the error of the caller's block comes first
     if self.error is not None:
       raise self.error
     if left:
@@ -127,11 +129,11 @@ class ReplicaThreads:
 
   @property
   def is_stopped(self) -> bool:
-    """Whether the replicas were stopped, or one has failed."""
+    """Whether the replicas were stopped, or a replica has failed."""
     return self._stopped.is_set()
 
   def wait(self, timeout: float) -> bool:
-    """Waits until all threads have ended, or one has failed; False after `timeout` seconds."""
+    """Waits until all threads have ended, or a thread has failed; False after `timeout` seconds."""
     until = time.monotonic() + timeout
     for thread in self._threads.values():
       while thread.is_alive() and not self._stopped.is_set():
@@ -171,7 +173,7 @@ class ReplicaThreads:
   def _fail(self, name, error, args, stopped):
     with self._lock:
       if self.error is not None or stopped is not self._stopped:
-        return  # only the first error counts, and only that of the present threads
+        return  # only the first error of the present threads counts
       if self._on_error is not None and self._on_error(error, *args):
         return
       self.error = ReplicaError(name, error)

@@ -1,7 +1,7 @@
-"""The errors of synchronous rounds, and what each of them asks for.
+"""The errors of synchronous rounds, and the answer to each.
 
-An operation can only raise an error of TensorFlow, so its text carries the meaning. No other module
-looks at these texts:
+An operation can only raise an error of TensorFlow, so the line of its cause carries the meaning.
+This module alone reads these lines:
 
   end of the replicas   training has ended for all: the loop ends (`is_end_of_replicas`)
   partial update        an update was interrupted: the chief restores the last checkpoint
@@ -11,14 +11,17 @@ looks at these texts:
 
 from __future__ import annotations
 
+import re
+
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import Error
+from tf1ps.compat import Error, error_causes, failed_assertions
 from tf1ps.state import GUARD_MISMATCH
 
 _PARTIAL = "tf1ps partial update: "
 _NOT_JOINED = "tf1ps not joined: "
-_ENDED = "the_replicas_have_ended"  # the name of a queue, which TensorFlow's error contains
+_ENDED = "the_replicas_have_ended"  # the name of a queue, with which TensorFlow's error begins
+_HAVE_ENDED = re.compile(r"FIFOQueue '[^']*%s[^']*' is closed" % _ENDED)
 
 
 class RoundRulesError(Error, RuntimeError):
@@ -26,35 +29,32 @@ class RoundRulesError(Error, RuntimeError):
 
 
 def is_end_of_replicas(error: BaseException) -> bool:
-  """Whether an error means that training has ended for all replicas, and not this one's data."""
-  return isinstance(error, tf.errors.OutOfRangeError) and _ENDED in error.message
+  """Whether an error means the end of training for all replicas, not the end of this one's data."""
+  return isinstance(error, tf.errors.OutOfRangeError) and any(
+    map(_HAVE_ENDED.match, error_causes(error)))
 
 
 def explain_round_error(error: BaseException) -> BaseException:
-  """Finds out what the error of a training step means.
+  """Returns the error to raise in place of the error of a training step.
 
-  Args:
-    error: the error that the run raised.
-
-  Returns:
-    An AbortedError, from which a MonitoredSession recovers with a new session; a RoundRulesError;
-    or the error itself.
+  It is an AbortedError, from which a MonitoredSession recovers with a new session; a
+  RoundRulesError; or the error itself.
   """
   if isinstance(error, tf.errors.InvalidArgumentError):
-    for meaning in (_PARTIAL, _NOT_JOINED):
-      _, found, text = error.message.partition(meaning)
-      if found:
-        return tf.errors.AbortedError(None, None, text.splitlines()[0])
-    there = error.message.replace('\\"', '"').partition(GUARD_MISMATCH)[2]  # Assert escapes quotes
-    if '"on_uneven"' in there:
-      return RoundRulesError(
-        "the replicas of this container use other rules for synchronous updates than this one: %s. "
-        "Give all of them the same number of workers, --replicas_to_aggregate and --on_uneven, or "
-        "use another --container." % there.splitlines()[0].strip("] ["))
+    for text in failed_assertions(error):
+      for meaning in (_PARTIAL, _NOT_JOINED):
+        if text.startswith(meaning):
+          return tf.errors.AbortedError(None, None, text[len(meaning):])
+      unescaped = text.replace('\\"', '"')  # Assert escapes quotes
+      if unescaped.startswith(GUARD_MISMATCH) and '"on_uneven"' in unescaped:
+        return RoundRulesError(
+          "the replicas of this container use other rules for synchronous updates than this "
+          "replica: %s. Give all of them the same number of workers, --replicas_to_aggregate and "
+          "--on_uneven, or use another --container." % unescaped[len(GUARD_MISMATCH):].strip("] ["))
   return error
 
 
-# The operations that raise them.
+# The operations that raise these errors.
 
 def check_no_partial_update(updating: tf.Tensor) -> tf.Operation:
   """Fails where an update has begun (1) and was interrupted."""
@@ -64,7 +64,7 @@ def check_no_partial_update(updating: tf.Tensor) -> tf.Operation:
 
 
 def check_joined(condition: tf.Tensor, replica: int) -> tf.Operation:
-  """Fails unless a condition holds that is true for replicas which have joined."""
+  """Fails unless `condition` holds, which every replica fulfils that has joined."""
   return tf.raw_ops.Assert(condition=condition, data=[tf.constant(
     "%sreplica %d has not joined. Run the hook of make_session_run_hook, or local_step_init_op, "
     "in this session first." % (_NOT_JOINED, replica))])
@@ -72,7 +72,7 @@ def check_joined(condition: tf.Tensor, replica: int) -> tf.Operation:
 
 def raise_end(shape: list) -> tf.Tensor:
   """Raises the OutOfRangeError of `is_end_of_replicas` in place of an int64 tensor."""
-  with tf.control_dependencies(None):  # a copy of what raises it shares the queue, and its inputs
+  with tf.control_dependencies(None):  # a copied graph shares the queue, and its inputs
     handle = tf.raw_ops.FIFOQueueV2(component_types=[tf.int64], shapes=[shape], name=_ENDED)
   with tf.control_dependencies([tf.raw_ops.QueueCloseV2(
       handle=handle, cancel_pending_enqueues=True)]):

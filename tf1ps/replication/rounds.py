@@ -1,7 +1,7 @@
-"""Synchronous rounds: each round collects one gradient per replica and makes one update of them.
+"""Synchronous rounds: each round collects a gradient per replica and makes an update of them.
 
-One ps task keeps the job's `RoundState` under the lock of a guard (state/guard.py), and a queue of
-tokens per replica. A replica that has written its gradient (gradient_exchange.py) takes the lock:
+A ps keeps the job's `RoundState` under the lock of a guard (state/guard.py), and a queue of tokens
+per replica. A replica that has written its gradient (gradient_exchange.py) takes the lock:
 
 1. If it computed the gradient for this round, it is marked as arrived. Else its gradient is counted
    as stale, and the replica continues at once with the present round.
@@ -13,25 +13,32 @@ tokens per replica. A replica that has written its gradient (gradient_exchange.p
 The states of a round:
 
   state       columns     next state
-  collecting  (others)    updating: the last awaited replica arrives, leaves or is dropped
-  updating    updating=1  collecting, with round + 1: the update is complete. A run that is
-                          interrupted here leaves a partial update: each later operation fails
-                          until the chief restores the variables and clears the state (`clear`)
-  ended       ended=1     collecting: the chief, or the first replica of a new job, joins.
-                          Meanwhile replicas that arrive get the end of the replicas
+  collecting  (others)    updating: `arrive`, `leave`, `drop` for the last awaited replica;
+                          ended: `end`, `finish_pass`
+  updating    updating=1  collecting: `clear`, or the update is complete, with round + 1
+  ended       ended=1     collecting: `clear`, `join` of the chief or of the first replica of
+                          another job
+
+A run that is interrupted while it makes the update leaves a partial update: each later operation
+fails until the chief restores the variables and clears the state. Replicas that arrive after the
+end get the end of the replicas.
 
 The states of a replica in a round:
 
-  state      columns             the round             next state
-  expected   active=0, left=0    waits for it          computing: `join`
-  computing  active=1, arrived=0 waits for it          waiting: `arrive`, with a gradient for this
-                                                       round. It stays, with stale + 1, if the
-                                                       gradient is late
-  waiting    active=1, arrived=1 has its gradient      computing: the round is finished, and the
-                                                       replica gets its token
-  padding    left=1, padding=1   counts it as arrived  computing: `join`, in another job
-  left       left=1, padding=0   does not get one; see computing: `join`
-                                 "shrinks" below
+  state      columns             the round       next state
+  expected   active=0, left=0    waits for it    computing: `join`; padding: `leave`;
+                                                 left: `drop`, `end`
+  computing  active=1, arrived=0 waits for it    waiting: `arrive`; padding: `leave`;
+                                                 left: `drop`, `end`; expected: `clear`
+  waiting    active=1, arrived=1 has its         computing: `update`, `join`, `end`, `finish_pass`;
+                                 gradient        left: `drop`; expected: `clear`
+  padding    left=1, padding=1   counts it as    computing: `join`; expected: `clear`, `join`
+                                 arrived
+  left       left=1, padding=0   does not get    computing: `join`; expected: `clear`, `join`;
+                                 one; see below  padding: `leave`
+
+A replica whose gradient is late stays computing, with stale + 1. `update` is the end of the round,
+which puts the token. The `join` that begins another job makes the replicas that left expected.
 
 `leave` ends a replica's part by the policy for uneven data (uneven.py): "stop_all" ends training
 for all, "pad" makes the replica padding, "shrink" lets the round wait for one gradient less. `drop`
@@ -52,17 +59,17 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import round_errors
 from tf1ps.replication.uneven import UNEVEN_POLICIES, UnevenPolicy
-from tf1ps.state import QUEUE_KIND, Guard, Guarded, shared_placement
+from tf1ps.state import QUEUE_KIND, Guard, Guarded, Label, announce, shared_placement
 
 # Makes the update from an int64 vector [replicas], 1 for each replica whose gradient is in it;
 # returns the global step after it.
 Update = Callable[[tf.Tensor], tf.Tensor]
 
 _TOKEN = [4]  # a token: round, global step, ended, the bits of the mean loss as float64
-_IDENTITY = ("container", "shared_name")  # attributes of a queue that say which one it is
+_IDENTITY = ("container", "shared_name")  # the attributes that identify a queue
 _NO_UPDATE = -1  # in place of a token's round: the gradient is in no known update
 
-# The defaults of a column, which give its shape: a value per replica, or one value.
+# The default of a column gives its shape: a value per replica, or a single value.
 _PER_REPLICA = np.zeros([1], np.int64)
 _SINGLE = np.zeros([], np.int64)
 
@@ -119,7 +126,7 @@ class RoundRules(NamedTuple):
 
   replicas: int  # the number of replicas
   aggregate: int  # the number of gradients per update
-  on_uneven: str  # the effect of the end of one replica's data
+  on_uneven: str  # the effect of the end of a replica's data
 
   @property
   def policy(self) -> UnevenPolicy:
@@ -128,7 +135,7 @@ class RoundRules(NamedTuple):
 
 
 class RoundResult(NamedTuple):
-  """The knowledge of a replica after a step."""
+  """The result of a step for its replica."""
 
   round: tf.Tensor  # int64 scalar: the next round; -1 if it is not known
   global_step: tf.Tensor  # int64 scalar: after the last update
@@ -139,7 +146,7 @@ class RoundResult(NamedTuple):
 
 
 class Rounds:
-  """The rounds of one synchronous optimizer, as one replica's graph sees them."""
+  """The rounds of a synchronous optimizer, in the graph of a replica."""
 
   def __init__(self, rules: RoundRules, index: int, shared_name: str, device: str):
     """Builds state and queues in the default graph.
@@ -155,7 +162,7 @@ class Rounds:
 
   @property
   def container(self) -> str:
-    """The container that the state lives in; "" is the default one."""
+    """The container of the state; "" is the default container."""
     return self._shared.container
 
   # Each of these is an indivisible operation.
@@ -167,8 +174,8 @@ class Rounds:
     Args:
       make_rows: builds the operations that make missing rows for the gradients.
       may_begin: an int64 scalar, 0 if a chief clears the state for a new job, else 1. With 1, if
-        all replicas have left, the first one to join begins another job. A chief then always takes
-        back an end, as a replica of an earlier job may have died before it left.
+        all replicas have left, the first to join begins another job. A chief then always takes back
+        an end, because a replica of an earlier job may have died before it left.
       is_chief: whether this replica is the chief.
     """
     shared = self._shared
@@ -178,13 +185,13 @@ class Rounds:
       begins = may_begin if is_chief else is_new
       is_other_job = tf.maximum(is_new, begins * state.ended)
       with shared.elsewhere():
-        made = make_rows()
-      with tf.control_dependencies(made + [shared.drain()] + shared.announced):
+        made_rows = make_rows()
+      with tf.control_dependencies(made_rows + [shared.drain()] + shared.announced):
         return _pack(state._replace(
           active=shared.mark(state.active, 1),
-          left=shared.mark(state.left * (1 - is_new), 0),
-          padding=shared.mark(state.padding * (1 - is_new), 0),
-          arrived=shared.mark(state.arrived * (1 - is_new), 0),
+          left=shared.mark(state.left * (1 - is_other_job), 0),
+          padding=shared.mark(state.padding * (1 - is_other_job), 0),
+          arrived=shared.mark(state.arrived * (1 - is_other_job), 0),
           computes_for=shared.mark(state.computes_for, state.round),
           went_through=state.went_through * (1 - is_other_job),
           ended=state.ended * (1 - begins), joins=state.joins + 1))
@@ -208,7 +215,7 @@ class Rounds:
     Args:
       update: makes the update.
       after: the operations that write the rows.
-      loss: this replica's loss of the same batch; a tensor that is no scalar counts with its mean.
+      loss: this replica's loss of the same batch; of several values the mean counts.
 
     Raises:
       tf.errors.OutOfRangeError: when run, `round_errors.is_end_of_replicas`.
@@ -249,7 +256,7 @@ class Rounds:
     return RoundResult(token[0], token[1], taken, loss)
 
   def check_joined(self, condition: tf.Tensor) -> tf.Operation:
-    """Fails unless a condition holds that is true for every replica that has joined."""
+    """Fails unless `condition` holds, which every replica fulfils that has joined."""
     return round_errors.check_joined(condition, self.index)
 
   def is_late(self) -> tf.Tensor:
@@ -299,7 +306,7 @@ class Rounds:
           round_errors.check_no_partial_update(state.updating),
           self.check_joined(tf.equal(state.active[self.index], 1))]):
         state = state._replace(went_through=shared.mark(state.went_through, 1))
-      # Packed outside the branches: in TensorFlow 2 each of them is its own graph.
+      # Packed outside the branches: in TensorFlow 2 each branch is its own graph.
       vector = _pack(state)
       is_last = tf.equal(tf.reduce_min(state.went_through), 1)
       changed = tf.cond(
@@ -320,11 +327,11 @@ class Rounds:
                           stale=state.stale + arrived)
 
   def resend(self) -> tf.Operation:
-    """Puts a token for this replica if it has not arrived and has none.
+    """Puts a token for this replica if it has not arrived and has no token.
 
     The token frees a replica that waits although its token was lost or its gradient forgotten;
     any other replica removes it when it arrives. The operation takes no token out of the queue: the
-    replica may be about to take one.
+    replica may be about to take it.
     """
     shared = self._shared
 
@@ -370,13 +377,13 @@ class Rounds:
     awaited = tf.constant(self.rules.aggregate, tf.int64)
     if self.rules.policy.shrinks:
       awaited = tf.minimum(awaited, self.rules.replicas - tf.reduce_sum(state.left))
-    there = tf.reduce_sum(tf.maximum(state.arrived, state.padding))
-    is_complete = tf.logical_and(there >= awaited, tf.reduce_sum(state.arrived) > 0)
+    counted = tf.reduce_sum(tf.maximum(state.arrived, state.padding))
+    is_complete = tf.logical_and(counted >= awaited, tf.reduce_sum(state.arrived) > 0)
     return tf.logical_and(is_complete, tf.equal(state.ended, 0))
 
 
 def _mean_loss(state) -> tf.Tensor:
-  """Returns the mean loss of the replicas that arrived, the bits of a float64."""
+  """Returns the mean loss of the replicas that arrived, as the bits of a float64."""
   losses = tf.bitcast(state.loss, tf.float64)
   counted = tf.where_v2(tf.equal(state.arrived, 1), losses, tf.zeros_like(losses))
   count = tf.cast(tf.reduce_sum(state.arrived), tf.float64)
@@ -384,12 +391,12 @@ def _mean_loss(state) -> tf.Tensor:
 
 
 class _SharedState(Guarded):
-  """The state and the queues of tokens on their task, in one replica's graph.
+  """The state and the queues of tokens on their task, in the graph of a replica.
 
   The state is a small variable in the job's container; before the first write it is all zeros.
 
   Attributes:
-    announced: operations that announce the queues to resets; run them among the first.
+    announced: operations that announce the queues to resets; run them early.
   """
 
   def __init__(self, rules: RoundRules, index: int, shared_name: str, device: str):
@@ -401,23 +408,25 @@ class _SharedState(Guarded):
       with shared_placement(name, device):
         self._handle = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=self._shape, shared_name=name)
         self._queues = [tf.raw_ops.FIFOQueueV2(
-          component_types=[tf.int64], shapes=[_TOKEN], shared_name=one) for one in names]
+          component_types=[tf.int64], shapes=[_TOKEN], shared_name=queue_name)
+          for queue_name in names]
       self._check_first(shared_name)
-      self._guard = Guard(self._handle.op, "rounds", name, dict(rules._asdict()))
+      self._guard = Guard(self._handle.op, Label.of(
+        self._handle.op, "rounds", name, dict(rules._asdict())))
       # A reset then closes them, and frees a waiting replica, before it removes them.
       self.announced = [
-        Guard(queue.op, QUEUE_KIND, one, dict(kind="FIFOQueue")).announce()
-        for queue, one in zip(self._queues, names)]
+        announce(queue.op, Label.of(queue.op, QUEUE_KIND, queue_name, dict(kind="FIFOQueue")))
+        for queue, queue_name in zip(self._queues, names)]
 
   def _check_first(self, shared_name) -> None:
-    """Refuses a second optimizer that would take part in the same rounds as the same replica."""
+    """Refuses a second optimizer for the same replica of the same rounds."""
     queue = self._queues[self._index].op
     identity = [queue.get_attr(key) for key in _IDENTITY]
     for op in queue.graph.get_operations():
-      # A graph has the queues of all replicas, and looks into that of its own.
+      # A graph has the queues of all replicas, and looks only into its own.
       if op.type == queue.type and op is not queue and [
           op.get_attr(key) for key in _IDENTITY] == identity and any(
-            one.type == "QueueSizeV2" for one in op.outputs[0].consumers()):
+            consumer.type == "QueueSizeV2" for consumer in op.outputs[0].consumers()):
         raise ValueError(
           "replica %d has a SyncReplicasOptimizer %r of the same variables already. Give the "
           "second one another name=" % (self._index, shared_name.rpartition(":")[0]))
@@ -442,7 +451,7 @@ class _SharedState(Guarded):
     return _unpack(vector, self._replicas)
 
   def write(self, vector: tf.Tensor) -> tf.Operation:
-    """Writes a packed state; only in a step."""
+    """Writes a packed state; call it in a step only."""
     return tf.raw_ops.AssignVariableOp(resource=self._handle, value=vector)
 
   def step(self, function, inputs=(), may_be_first=True) -> list:
@@ -451,10 +460,10 @@ class _SharedState(Guarded):
 
   def change(self, function: Callable[[RoundState], tf.Tensor],
              may_be_partial: bool = False, may_be_first: bool = False) -> tf.Operation:
-    """Builds an atomic step that writes the packed state that function(state) returns.
+    """Builds an atomic step that writes the packed state of function(state).
 
-    `may_be_partial` allows the step after a partial update. Only a step that `may_be_first` may
-    come before the session has joined.
+    `may_be_partial` allows the step after a partial update, and `may_be_first` before the session
+    has joined.
     """
     def step():
       state = self.read()
@@ -473,14 +482,14 @@ class _SharedState(Guarded):
 
   @contextlib.contextmanager
   def elsewhere(self):
-    """Returns a context in a step, for operations that do not belong beside the state."""
-    # In a cond of TensorFlow 2 the default graph is the branch, but slots are made outside it.
+    """Returns a context in a step, for operations away from the state's device."""
+    # In a cond of TensorFlow 2 the default graph is the branch; slots are made outside it.
     with self._handle.graph.colocate_with(None, True), \
         tf.get_default_graph().colocate_with(None, True):
       yield
 
   def bring(self, value: tf.Tensor) -> tf.Tensor:
-    """Returns a value that was computed elsewhere, beside the state: an input of a step."""
+    """Returns a copy of a value beside the state, as the input of a step."""
     with tf.get_default_graph().colocate_with(self._handle.op):
       return tf.identity(value)
 
@@ -504,8 +513,8 @@ class _SharedState(Guarded):
   def await_token(self, waits: tf.Tensor, instead: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
     """Waits for this replica's token if the bool scalar `waits` is true; else returns `instead`.
 
-    All of it runs beside the state, and the result travels as one: a condition that is known
-    elsewhere would travel there and back. Returns the token and `waits`, on the replica's task.
+    All of it runs beside the state, because a condition on another task would travel there and
+    back. The result is one message. Returns the token and `waits`, on the replica's task.
     """
     def take():
       return tf.raw_ops.QueueDequeueV2(

@@ -1,6 +1,6 @@
-"""The cost of a split model: the bytes per step between devices, and the time beside one device.
+"""The cost of a split model: the bytes per step between devices, and the time of a step.
 
-`crossings` reads the bytes from the graph: each tensor that one device makes and another device
+`crossings` reads the bytes from the graph: each tensor that a device makes and another device
 needs travels there once per step, for any number of uses. `compare_split` measures two steps
 alternately, so that other load of the machine affects both. `split_table` formats both:
 
@@ -30,12 +30,12 @@ from tf1ps.graph import (
 
 
 class Crossing(NamedTuple):
-  """A tensor that travels from one device to another."""
+  """A tensor that travels from a device to another."""
 
   tensor: str  # its name
   source: str  # the device that makes it
   destination: str  # the device that needs it
-  bytes: int  # per step; in a loop, those of all its iterations
+  bytes: int  # per step, with all iterations of a loop
 
 
 class Comparison(NamedTuple):
@@ -46,19 +46,19 @@ class Comparison(NamedTuple):
 
   @property
   def ratio(self) -> float:
-    """How many times as long the split step takes; below 1: it was worth it."""
+    """The time of the split step divided by that of the unsplit step; below 1 it was worth it."""
     return self.split / self.unsplit
 
 
 def crossings(fetches: Sequence, default_device: str = LOCAL_CPU,
               iterations: Optional[int] = None) -> List[Crossing]:
-  """Finds the tensors that travel between devices in one run.
+  """Finds the tensors that travel between devices in a run.
 
   TensorFlow may later compute a constant on both devices. Control dependencies, which carry no
   value, are not counted.
 
   Args:
-    fetches: tensors or operations of one graph, such as a train op.
+    fetches: tensors or operations of the same graph, such as a train op.
     default_device: the device of operations without a device; it also completes partial devices.
       On a cluster: "/job:worker/task:0" of the session's target.
     iterations: the number of iterations of each loop, if there are loops, also in gradients.
@@ -67,8 +67,8 @@ def crossings(fetches: Sequence, default_device: str = LOCAL_CPU,
     A `Crossing` for each tensor and destination, in the order of the graph.
 
   Raises:
-    ValueError: a tensor whose size is not known: a shape that is not static, strings; a loop whose
-      `iterations` are not given; control flow in functions (`tf.disable_control_flow_v2`).
+    ValueError: the size of a tensor is not known (a shape that is not static, strings); there is a
+      loop without `iterations`; control flow in functions (`tf.disable_control_flow_v2`).
   """
   fetches = [tf.get_default_graph().as_graph_element(f) if isinstance(f, str) else f
              for f in fetches]
@@ -77,7 +77,7 @@ def crossings(fetches: Sequence, default_device: str = LOCAL_CPU,
   if looped and iterations is None:
     raise ValueError("%s is in a loop. Give the number of iterations by iterations=." % (
       min(op.name for op in looped)))
-  found: Dict[tuple, Crossing] = {}
+  by_key: Dict[tuple, Crossing] = {}
   for op in ops:
     if op.type in FUNCTION_CALLERS:
       raise ValueError("%s is a %s, which runs a function. Build the graph after "
@@ -86,21 +86,21 @@ def crossings(fetches: Sequence, default_device: str = LOCAL_CPU,
     for tensor in op.inputs:
       source = devices.of(tensor.op)
       if source != destination and tensor.dtype not in (tf.resource, tf.variant):
-        times = iterations if op in looped else 1
-        found[tensor.name, destination] = Crossing(
+        times = 1 if iterations is None or op not in looped else iterations
+        by_key[tensor.name, destination] = Crossing(
           tensor.name, source, destination, times * _size(tensor))
-  return list(found.values())
+  return list(by_key.values())
 
 
-def total_crossings(found: Sequence[Crossing]) -> int:
-  """The bytes of all crossings together."""
-  return sum(crossing.bytes for crossing in found)
+def total_crossings(tensors: Sequence[Crossing]) -> int:
+  """Returns the bytes of all crossings together."""
+  return sum(crossing.bytes for crossing in tensors)
 
 
-def crossings_by_devices(found: Sequence[Crossing]) -> Dict[tuple, int]:
-  """{(source, destination): bytes per step}."""
+def crossings_by_devices(tensors: Sequence[Crossing]) -> Dict[tuple, int]:
+  """Returns {(source, destination): bytes per step}."""
   sums: Dict[tuple, int] = {}
-  for crossing in found:
+  for crossing in tensors:
     way = crossing.source, crossing.destination
     sums[way] = sums.get(way, 0) + crossing.bytes
   return sums
@@ -111,20 +111,20 @@ def compare_split(unsplit: Callable[[], object], split: Callable[[], object], st
   """Measures two steps, run alternately; returns a `Comparison`.
 
   Args:
-    unsplit: runs one step: `lambda: session.run(train_op)`.
-    split: runs one step, of another session or another graph.
+    unsplit: runs a step: `lambda: session.run(train_op)`.
+    split: runs a step of another session or another graph.
     steps: the number of measured runs of each.
     warm_up: the number of runs of each before that; the first runs of a session take longer.
 
   Raises:
-    ValueError: no steps.
+    ValueError: `steps` is below 1, or `warm_up` below 0.
   """
   if steps < 1 or warm_up < 0:
     raise ValueError("steps must be 1 or more and warm_up 0 or more, got %r and %r" % (
       steps, warm_up))
   seconds: Dict[Callable, List[float]] = {unsplit: [], split: []}
   for step in range(warm_up + steps):
-    # The order alternates, because the first of two runs may be slower or faster.
+    # The order alternates, because the first run of a pair may be slower or faster.
     for run in (unsplit, split) if step % 2 else (split, unsplit):
       began = time.perf_counter()
       run()
@@ -133,7 +133,7 @@ def compare_split(unsplit: Callable[[], object], split: Callable[[], object], st
 
 
 def split_table(times: Comparison, split_bytes: int, unsplit_bytes: int = 0) -> str:
-  """The costs of both steps as lines, with whether the split was worth it."""
+  """Returns the costs of both steps as lines; the last says whether the split was worth it."""
   lines = ["%-10s %12s %31s" % ("", "ms per step", "bytes per step between devices")]
   for name, seconds, count in (("unsplit", times.unsplit, unsplit_bytes),
                                ("split", times.split, split_bytes)):
@@ -145,13 +145,12 @@ def split_table(times: Comparison, split_bytes: int, unsplit_bytes: int = 0) -> 
 
 def _in_loops(ops) -> set:
   """Returns the operations that run once per iteration of a loop."""
-  found = depths(in_order(ops))
+  depth_of = depths(in_order(ops))
   # An Enter counts as inside of its own loop, but runs once.
-  return {op for op in ops if found[op.name].loops > (1 if is_enter(op) else 0)}
+  return {op for op in ops if depth_of[op.name].loops > (1 if is_enter(op) else 0)}
 
 
 def _size(tensor) -> int:
-  """The bytes of a tensor."""
   size = tensor.dtype.base_dtype.size
   if not tensor.shape.is_fully_defined() or size is None or tensor.dtype.base_dtype == tf.string:
     raise ValueError("the size of %s is not known: its type is %s, its shape %s. Give the measured "

@@ -2,8 +2,8 @@
 
 An asynchronous worker computes its gradient on variables that other workers continue to change. The
 age of a gradient is the number of updates, by any worker, between the reading of the variables and
-its own update: 0 for one worker, about n - 1 for n workers of equal speed. The ps with the global
-step measures it:
+its own update: 0 for a single worker, about n - 1 for n workers of equal speed. The ps with the
+global step measures it:
 
 1. `begin_gradient_age` reads the global step at the begin of the step, beside the reads of the
    variables.
@@ -12,8 +12,8 @@ step measures it:
    Both need the age before the update, which costs a round trip to the ps.
 3. Without them, `gradient_age` reads it after the update. This age also counts updates of other
    workers between the update of the last variable and the read.
-4. `AgeTable` counts the age on the ps, because fetching it would cost a message, which slows a step
-   of a small model down. `read_ages` turns tables into `Ages`.
+4. `AgeTable` counts the age on the ps: to fetch it costs a message, which slows a step of a small
+   model down. `read_ages` turns tables into `Ages`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REF = ("VariableV2", "Variable")  # types of operations
 # Measuring.
 
 def begin_gradient_age(global_step: tf.Variable) -> tf.Tensor:
-  """Builds the read of the global step at the begin of a step, for `begun` below: int64 scalar."""
+  """Builds the read of the global step at the begin of a step: `begun` below, an int64 scalar."""
   with tf.get_default_graph().colocate_with(global_step.op), tf.control_dependencies(None):
     # A sum, because the read value of a ref variable may change with the variable.
     return tf.add(tf.cast(global_step.read_value(), tf.int64), 1, name="staleness_begun")
@@ -47,7 +47,7 @@ def gradient_age(global_step: tf.Variable, begun: tf.Tensor, train_op: tf.Operat
   Args:
     global_step: the variable that counts updates.
     begun: the value of `begin_gradient_age`.
-    train_op: the update, which raises the global step by one.
+    train_op: the update, which raises the global step by 1.
 
   Returns:
     An int64 scalar on the ps of the global step.
@@ -76,7 +76,7 @@ def age_at_push(global_step: tf.Variable, begun: tf.Tensor, gradients: List[Grad
     return tf.maximum(now - begun, 0, name="age_at_push")
 
 
-# What the age changes.
+# The effects of the age.
 
 def damped_learning_rate(learning_rate: Union[float, tf.Tensor], age: tf.Tensor) -> tf.Tensor:
   """Returns the learning rate for a gradient of this age: divided by the age, if that is above 1.
@@ -132,8 +132,7 @@ def apply_unless_older(
   scope = tf.get_default_graph().get_name_scope()
 
   def apply():
-    # Outside the branch's scope the optimizer's variables have their usual names, and checkpoints
-    # fit both.
+    # Outside the branch's scope the optimizer's variables have their usual names, for checkpoints.
     with tf.name_scope(scope + "/" if scope else None):
       update = apply_and_count(optimizer, pairs, global_step)
     with tf.control_dependencies([update]):
@@ -153,7 +152,7 @@ class Ages:
   """
 
   def __init__(self, counts: Optional[Dict[int, int]] = None):
-    """Begins with none, or with these counts by age."""
+    """Begins with these counts by age, or without ages."""
     self.counts = collections.Counter(counts or {})
 
   def add(self, age: int) -> None:
@@ -167,12 +166,12 @@ class Ages:
 
   @property
   def total(self) -> int:
-    """The sum of their ages."""
+    """The sum of the ages."""
     return sum(age * count for age, count in self.counts.items())
 
   @property
   def mean(self) -> float:
-    """Their mean age; 0 without gradients."""
+    """The mean age; 0 without gradients."""
     return self.total / max(1, self.gradients)
 
   @property
@@ -181,7 +180,7 @@ class Ages:
     return max(self.counts, default=0)
 
   def histogram(self) -> tf.HistogramProto:
-    """A histogram for TensorBoard: one bucket per age."""
+    """A histogram for TensorBoard: a bucket per age."""
     ages = sorted(self.counts)
     return tf.HistogramProto(
       min=ages[0] if ages else 0, max=self.highest, num=self.gradients, sum=self.total,
@@ -193,7 +192,7 @@ class Ages:
 
 
 class AgeTable:
-  """The counts of one replica's ages, a small vector beside the global step, in no checkpoint.
+  """The counts of a replica's ages, a small vector beside the global step, in no checkpoint.
 
   A process that begins to train runs `reset`, counts each age after its update, and reads the table
   now and then. Each replica writes only its own table, so no step needs a lock. A restarted ps has
@@ -231,20 +230,19 @@ class AgeTable:
   def count(self, age: tf.Tensor, max_staleness: Optional[int] = None) -> tf.Operation:
     """Builds the operation that counts an age.
 
-    Run it as it is, together with the training step: in a group of another task it would cost a
-    message.
+    Fetch it beside the training step: in a `tf.group` on another task it would cost a message.
 
     Args:
       age: an int64 scalar beside the global step, as `gradient_age` returns it.
       max_staleness: a gradient of a higher age is dropped, and does not count.
     """
     with self._beside():
-      one = tf.constant(1, tf.int64)
+      added = tf.constant(1, tf.int64)
       if max_staleness is not None:
-        one = tf.cast(age <= max_staleness, tf.int64)
-      # Few operations, as each slows a step of a small model down.
+        added = tf.cast(age <= max_staleness, tf.int64)
+      # Few operations, because each slows a step of a small model down.
       return tf.raw_ops.ResourceScatterAdd(
-        resource=self._handle, indices=tf.minimum(age, AGE_TABLE_SIZE - 1), updates=one)
+        resource=self._handle, indices=tf.minimum(age, AGE_TABLE_SIZE - 1), updates=added)
 
   @contextlib.contextmanager
   def _beside(self):
@@ -258,8 +256,8 @@ def read_ages(tables: Iterable[np.ndarray]) -> Ages:
   """Returns the ages in tables.
 
   Args:
-    tables: the tables of one or several replicas, each of shape [AGE_TABLE_SIZE]. The last age
-      includes all higher ones.
+    tables: the tables of the replicas, of shape [AGE_TABLE_SIZE]; the last age stands for all
+      higher ages, too.
   """
   counts = np.sum(list(tables), axis=0)
   return Ages({int(age): int(counts[age]) for age in np.flatnonzero(counts)})

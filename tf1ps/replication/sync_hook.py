@@ -3,17 +3,17 @@
 In each session the hook joins before the first step. Beside the loop, a thread does the following
 once per heartbeat interval:
 
-1. It finds whether the present round waits for replicas that the heartbeats report as lost or ended
-   (lost_replicas.py). With on_uneven "shrink" it drops them, and the others continue. With enough
-   spare replicas they are not needed. Else it ends the session with a `ReplicaLostError` that names
-   them.
+1. It looks whether the present round waits for replicas that are lost or have ended by their
+   heartbeats (lost_replicas.py). With on_uneven "shrink" it drops them, and the others continue.
+   With enough spare replicas the round does not need them. Else it ends the session with a
+   `ReplicaLostError` that names them.
 2. It puts a token again for a replica that waits although its round is over: an interrupted run
    may have taken the first token.
 
 At the end of the loop the replica leaves. A chief that waits for the others then ends training for
-each replica that has not joined: a lost replica that returns finds the end, and makes no update
-after the last checkpoint. A replica that ends with an error reports it by its heartbeat. Without a
-`tf1ps.Server` there are no heartbeats, and no replica is found to be lost.
+all replicas: a lost replica that returns meets the end, and makes no update after the last
+checkpoint. A replica that ends with an error reports it by its heartbeat. Without a `tf1ps.Server`
+there are no heartbeats, and no replica counts as lost.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class SyncReplicasHook(LifecycleHook):
   """Joins at the begin of each session and leaves at the end.
 
   Attributes:
-    state: the `rounds.RoundState` at the end, in Python values; None before.
-    was_ended: whether another replica's end ended training before this one left.
+    state: the `rounds.RoundState` at the end, in Python values; None before the end.
+    was_ended: whether another replica's end ended training before this replica left.
   """
 
   def __init__(self, optimizer, is_chief: bool, start_timeout: float = START_TIMEOUT):
@@ -57,10 +57,11 @@ class SyncReplicasHook(LifecycleHook):
 
   def begin(self):
     if self._optimizer.rounds is None:
-      raise ValueError("SyncReplicasOptimizer.apply_gradients should be called before a session of "
-                       "its hook")
+      raise ValueError(  # it begins as TensorFlow's does
+        "SyncReplicasOptimizer.apply_gradient should be called before using the hook: call "
+        "apply_gradients or minimize first")
     self._optimizer.join_by_hook()
-    self._join()  # is in the graph before that is final
+    self._join()  # builds the operation before the graph is final
 
   def _join(self) -> tf.Operation:
     return (self._optimizer.chief_init_op if self._is_chief
@@ -69,9 +70,15 @@ class SyncReplicasHook(LifecycleHook):
   def after_create_session(self, session, coord):
     self._stop()
     optimizer = self._optimizer
+    if optimizer.needs_others and not session.sess_str:
+      raise ValueError(
+        "every update needs %d replicas, and a session without a master is this process's own, so "
+        "no other replica can join. Give master=server.target, or make it "
+        "replicas_to_aggregate=1" % optimizer.rules.aggregate)
     # The chief of a run clears the state; only sessions and servers of tf1ps belong to a run.
     is_of_run = isinstance(session, BoundedSession) and latest_record() is not None
-    session.run(self._join(), {optimizer.may_begin: int(not is_of_run)})
+    # A chief that has left takes back no end: the rounds of the others go on.
+    session.run(self._join(), {optimizer.may_begin: int(not (is_of_run or self._has_left))})
     if self._has_left:  # this session only waits for the others
       _change(session, optimizer, optimizer.leave_op)
       return
@@ -86,7 +93,7 @@ class SyncReplicasHook(LifecycleHook):
     if self._has_left:
       return
     self._stop()
-    self._has_left = True  # the next session leaves at once, should this one fail
+    self._has_left = True  # the next session leaves at once, should this session fail
     if not finished and self._optimizer.rules.policy.ends_all:
       return
     self.was_ended = bool(rounds.view_rounds(session.run(self._optimizer.look)).ended)
@@ -101,9 +108,9 @@ class SyncReplicasHook(LifecycleHook):
     self.leave(session)
 
   def awaited(self) -> Tuple[int, List[str]]:
-    """The round at the last look, and the workers without whose gradients it cannot end.
+    """Returns the round at the last look, and the names of the replicas that it waits for.
 
-    There are none as long as this replica's own gradient is missing, too.
+    The list is empty while this replica's own gradient is missing, too.
     """
     state = None if self._watch is None else self._watch.seen
     if state is None or not state.arrived[self._optimizer.rounds.index]:
@@ -117,7 +124,7 @@ class SyncReplicasHook(LifecycleHook):
 
 
 class _Watch:
-  """A thread that finds replicas that the round waits for and that will not arrive."""
+  """A thread that looks for replicas that the round waits for and that will not arrive."""
 
   def __init__(self, optimizer, session, coord, start_timeout):
     self._start_timeout, self._optimizer, self._session = start_timeout, optimizer, session
@@ -143,7 +150,7 @@ class _Watch:
         try:
           self._look(beats)
         except (tf.errors.InvalidArgumentError, tf.errors.AbortedError) as error:
-          self._abort(error)  # a replica that waits for its token would not see the error
+          self._abort(error)  # a replica that waits for its token does not see the error
         except (tf.errors.OpError, ControlError, RuntimeError) as error:
           _log.debug("the replicas were not looked at: %s", error_line(error))
     finally:
@@ -154,7 +161,7 @@ class _Watch:
       self._session.abort(lambda: error)
 
   def missing(self, state: rounds.RoundState) -> List[int]:
-    """The replicas whose gradients the round has not got yet, by index."""
+    """Returns the indices of the replicas whose gradients the round has not got yet."""
     return [i for i in range(self._optimizer.rules.replicas)
             if not (state.arrived[i] or state.padding[i] or state.left[i])]
 
@@ -166,7 +173,7 @@ class _Watch:
     stays, self._seen_own = own == self._seen_own and not state.arrived[index], own
     is_running = isinstance(self._session, BoundedSession) and self._session.is_running
     if state.updating or stays and is_running:
-      # Under the lock; it fails if an update was interrupted.
+      # This takes the lock, and fails if an update was interrupted.
       self._session.run(optimizer.resend, options=_limit())
     stands = state.round == self._seen_round and not state.ended and not state.updating
     self._seen_round = state.round
@@ -195,15 +202,15 @@ class _Watch:
       self._abort(ReplicaLostError(
         "%s: %d of %d replicas remain, and every update needs %d. Start the job again; "
         "with --on_uneven=shrink or spare replicas (--replicas_to_aggregate), which are arguments "
-        "of SyncReplicasOptimizer, too, it goes on without the lost one." % (
+        "of SyncReplicasOptimizer, too, it goes on without the lost replica." % (
           text, remaining, rules.replicas, rules.aggregate)))
 
 
 def _change(session, optimizer, operation, feed=None):
-  """Changes the rounds, and makes the update if that finishes the round.
+  """Changes the rounds, and makes the update if the change finishes the round.
 
-  The limit is for the lock. A run that TensorFlow cuts during the update leaves a part of it, so
-  the run has no limit of its own, and this function waits while any replica's update is made.
+  The limit is for the lock. The run itself has no limit, because a run that TensorFlow ends during
+  the update leaves a part of it. So this function waits while any replica makes an update.
   """
   def is_updating():
     return bool(rounds.view_rounds(session.run(optimizer.look, options=_limit())).updating)

@@ -6,7 +6,7 @@ training step
 
 1. computes this replica's gradients, and writes them into its rows beside the variables
    (gradient_exchange.py). With spare replicas it does so only if they are not too late already;
-2. arrives at the round, under a lock. If this replica is the last one, it makes the update;
+2. arrives at the round, under a lock. The last replica makes the update;
 3. waits for its token.
 
 Unlike TensorFlow's class it has no queue runner. A replica needs an index, and joins before its
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from typing import List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -35,18 +35,20 @@ from tf1ps.transfer import (
   fetch_variables,
   keep_constants_local,
   make_buckets,
+  pack_bytes_of_process,
 )
 
-_built = weakref.WeakSet()  # a process global: no collection, which a meta graph would write
+# A global of the process: a meta graph would write a collection.
+_built: weakref.WeakSet = weakref.WeakSet()
 
 
 def sync_optimizers(graph: tf.Graph) -> List["SyncReplicasOptimizer"]:
   """Returns the `SyncReplicasOptimizer`s whose training step is in a graph.
 
-  For a Supervisor: programs hand it an operation or two of the optimizer, and no hook.
+  A Supervisor asks for them: programs pass it operations of the optimizer, and no hook.
   """
-  found = [one for one in _built if one.graph is graph]
-  return sorted(found, key=lambda one: one.get_name())
+  optimizers = [optimizer for optimizer in _built if optimizer.graph is graph]
+  return sorted(optimizers, key=lambda optimizer: optimizer.get_name())
 
 
 class SyncReplicasOptimizer(WrappingOptimizer):
@@ -57,22 +59,24 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     rounds: the `rounds.Rounds`, once apply_gradients was called.
     round_result: the `RoundResult` of the training step.
     ready_for_local_init_op: the operation that a Supervisor looks at before it joins.
-    may_begin: feed 0 to one of these where a chief clears the state of an earlier job.
+    may_begin: a placeholder: feed 0 if a chief clears the state of an earlier job.
     leave_op: leaves, for a loop without the hook; run it once when this replica's data have ended.
-    leaver: the index of the replica that `leave_op` drops, a placeholder whose default is this
-      replica. None: the policy for uneven data lets no other replica be dropped.
+    leaver: a placeholder of the index of the replica that `leave_op` drops, by default this
+      replica. None: the policy for uneven data lets nobody drop another replica.
     end_op: ends training for all replicas.
     finish_pass: with on_uneven "repeat", notes that this replica's data have ended and begin again;
-      a bool scalar, whether training has ended for all. None: another policy.
+      its value, a bool scalar, is whether training has ended for all. None: another policy.
     look: the state of the rounds, for `rounds.view_rounds`.
     resend: puts a token for this replica again, in case its token was lost.
   """
 
   def __init__(self, opt: tf.train.Optimizer, replicas_to_aggregate: int,
-               total_num_replicas: Optional[int] = None, variable_averages=None,
-               variables_to_average=None, use_locking: bool = False, name: str = "sync_replicas",
-               *, replica_index: Optional[int] = None, on_uneven: str = STOP_ALL,
-               clip_norm: Optional[float] = None, pack_bytes: int = 0,
+               total_num_replicas: Optional[int] = None,
+               variable_averages: Optional[tf.train.ExponentialMovingAverage] = None,
+               variables_to_average: Optional[Sequence[tf.Variable]] = None,
+               use_locking: bool = False, name: str = "sync_replicas", *,
+               replica_index: Optional[int] = None, on_uneven: str = STOP_ALL,
+               clip_norm: Optional[float] = None, pack_bytes: Optional[int] = None,
                wire_dtype: str = "float32", replica_id: Optional[int] = None):
     """Creates the optimizer, like TensorFlow's; TensorFlow has no arguments after `name`.
 
@@ -80,34 +84,33 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       opt: makes the updates.
       replicas_to_aggregate: the number of gradients, of as many replicas, that make an update.
       total_num_replicas: the number of replicas; None: replicas_to_aggregate. With more replicas
-        than that, a round does not wait for the slowest ones.
+        than that, a round does not wait for the slowest.
       variable_averages: a `tf.train.ExponentialMovingAverage` of the variables, or None.
       variables_to_average: the variables that it averages.
-      use_locking: as in TensorFlow's base class; one replica makes an update under a lock anyway.
+      use_locking: as in TensorFlow's base class; a replica makes an update under a lock anyway.
       name: of the optimizer; all replicas use the same. Two optimizers of the same variables have
         two names.
       replica_index: this replica's, from 0; None: that of this process's `tf1ps.Server`.
-      on_uneven: what the end of one replica's data means. "stop_all": training ends for all.
+      on_uneven: the effect of the end of a replica's data. "stop_all": training ends for all.
         "repeat": the replica begins again with its data until all have gone through theirs; then
-        training ends for all. For training programs; another loop runs `finish_pass` at the end of
-        the data, and initialises its iterators again if the value is False.
+        training ends for all. A loop of your own runs `finish_pass` at the end of the data, and
+        initialises its iterators again if the value is False.
         "pad": the replica counts as arrived in every later round, and the mean is taken over the
         replicas that have data. "shrink": the others continue, and wait for one gradient less.
       clip_norm: the global norm that the aggregated gradient is clipped to, or None.
-      pack_bytes: gradients and values of variables below so many bytes travel together
-        (`DEFAULT_PACK_BYTES` of tf1ps.transfer is a good value); 0: each alone. The same in all
-        replicas.
-      wire_dtype: the type that float32 gradients and values are sent as: "float32", "bfloat16",
+      pack_bytes: gradients and values of variables below so many bytes travel together; 0: each
+        alone; None: TF1PS_PACK_BYTES, which is 65536 by default. The same in all replicas.
+      wire_dtype: the type of float32 gradients and values on the wire: "float32", "bfloat16",
         "float16" or "int8", which is for the gradients alone.
-      replica_id: the argument of TensorFlow before 1.0 for this replica's index; it counts where
+      replica_id: the argument of TensorFlow before 1.0 for this replica's index; it counts if
         replica_index is None and the process has no `tf1ps.Server`.
 
     Raises:
-      ValueError: numbers that cannot work together, or an index that is out of range.
+      ValueError: numbers cannot work together, or an index is out of range.
     """
     super().__init__(opt, use_locking, name)
     total = replicas_to_aggregate if total_num_replicas is None else total_num_replicas
-    # Programs also make one to evaluate, where no task trains, and never call apply_gradients.
+    # To evaluate, programs also make an optimizer where no task trains, and apply no gradients.
     self._problem = ""
     if not isinstance(replicas_to_aggregate, bool) and replicas_to_aggregate == total == 0:
       self._problem = "there are 0 replicas: replicas_to_aggregate must be 1 or more"
@@ -142,47 +145,54 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     self._averages = variable_averages
     self._averaged = variables_to_average
     self._clip_norm = clip_norm
+    pack_bytes = pack_bytes_of_process() if pack_bytes is None else pack_bytes
     check_pack_bytes(pack_bytes)
     check_wire_dtype(wire_dtype)
     self._pack_bytes, self._wire_dtype = pack_bytes, wire_dtype
-    self._losses = []  # the arguments of compute_gradients
+    self._losses: List[tf.Tensor] = []  # the arguments of compute_gradients
     self._is_applied = False
-    self.rounds = self.round_result = None
+    self.rounds: Any = None
+    self.round_result: Any = None
     self.ready_for_local_init_op = None
     self.leave_op = self.leaver = self.finish_pass = None
     self._joined = None  # the local variable whose initialiser joins
-    self._joins = {}  # {is_chief: the operation}; the graph of a replica needs one of the two
-    self._ending_queue = None  # a queue, an operation that finds it closed, one that does nothing
+    # {is_chief: the operation}; the graph of a replica needs one of both.
+    self._joins: Dict[bool, tf.Operation] = {}
+    # A queue, an operation that fails because it is closed, an operation that does nothing.
+    self._ending_queue: Any = None
 
-  def compute_gradients(self, loss, *args, **kwargs):
+  def compute_gradients(self, loss: tf.Tensor, *args: Any, **kwargs: Any) -> List[tuple]:
     """Computes gradients like the inner optimizer."""
     self._losses.append(loss)
     return super().compute_gradients(loss, *args, **kwargs)
 
-  def apply_gradients(self, grads_and_vars, global_step=None, name=None, *, loss=None):
+  def apply_gradients(self, grads_and_vars: Iterable[tuple],
+                      global_step: Optional[tf.Variable] = None, name: Optional[str] = None, *,
+                      loss: Optional[tf.Tensor] = None) -> tf.Operation:
     """Builds the training step. After it this replica's gradient is in the update, or was late.
 
     Args:
       grads_and_vars: as `compute_gradients` returns them.
       global_step: the variable that counts updates.
       name: of the operation.
-      loss: a float tensor, that of the gradients: `round_result.loss` is its mean over the
-        replicas. None: the argument of `compute_gradients`, where that was called once.
+      loss: the float tensor of the loss: `round_result.loss` is its mean over the replicas. None:
+        the argument of `compute_gradients`, if that was called once.
 
     Raises:
-      ValueError: no global step, no gradients, a loss that is no float tensor, a second call,
-        another optimizer of the same name and variables, no replica, or an unknown index.
+      ValueError: no global step, no gradients, a loss of another type, a second call, another
+        optimizer of the same name and variables, no replica, or an unknown index.
     """
-    if self._problem:
+    if self._problem or self._index is None:
       raise ValueError(self._problem)
     if global_step is None:
-      raise ValueError("SyncReplicasOptimizer needs a global_step to count updates by")
+      raise ValueError("Global step is required to check staleness: give apply_gradients the "
+                       "variable that counts updates")
     if self.rounds is not None:
       raise ValueError("apply_gradients was called before: make another SyncReplicasOptimizer")
     pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
     if not pairs:
-      raise ValueError("there is no gradient for any variable")
-    losses = self._losses if loss is None and len(self._losses) == 1 else [loss]
+      raise ValueError("Must supply at least one variable: there is no gradient for any")
+    losses: List[Any] = self._losses if loss is None and len(self._losses) == 1 else [loss]
     is_loss = tf.is_tensor(losses[0]) and losses[0].dtype.is_floating
     if loss is not None and not is_loss:
       raise ValueError("loss must be a float tensor, got %r" % (loss,))
@@ -204,26 +214,26 @@ class SyncReplicasOptimizer(WrappingOptimizer):
         keep_constants_local()
       return tf.group(*[part for part in self.round_result if part is not None], name="train")
 
-  def get_chief_queue_runner(self):
-    """Returns a queue runner whose thread ends at once: there is no chief's thread."""
-    self._check_built("get_chief_queue_runner")
+  def get_chief_queue_runner(self) -> tf.train.QueueRunner:
+    """Returns a queue runner whose thread ends at once, because a chief needs no thread."""
+    self._check_built("Should")
     queue, ends, nothing = self._ending_queue
     return tf.train.QueueRunner(queue, [ends], close_op=nothing, cancel_op=nothing)
 
-  def get_init_tokens_op(self, num_tokens=-1):
-    """Returns an operation that does nothing: there are no tokens in advance."""
-    self._check_built("get_init_tokens_op")
+  def get_init_tokens_op(self, num_tokens: int = -1) -> tf.Operation:
+    """Returns an operation that does nothing, because no tokens are needed in advance."""
+    self._check_built("get_init_tokens_op() should")
     return self._ending_queue[2]
 
-  def get_clean_up_op(self):
+  def get_clean_up_op(self) -> tf.Operation:
     """Returns an operation that does nothing, for programs of before TensorFlow 1.0."""
     return self.get_init_tokens_op()
 
-  def make_session_run_hook(self, is_chief, num_tokens=-1, *, start_timeout=START_TIMEOUT):
+  def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1, *,
+                            start_timeout: float = START_TIMEOUT) -> sync_hook.SyncReplicasHook:
     """Returns the hook that joins, watches the other replicas, and leaves at the end.
 
-    The other replicas may take `start_timeout` seconds to join. `num_tokens` is ignored: there are
-    no tokens in advance.
+    The other replicas may take `start_timeout` seconds to join. `num_tokens` is ignored.
     """
     return sync_hook.SyncReplicasHook(self, is_chief, start_timeout)
 
@@ -242,7 +252,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
 
   @property
   def joins(self) -> List[tf.Operation]:
-    """Those of `local_step_init_op` and `chief_init_op` that are in the graph."""
+    """The operations of `local_step_init_op` and `chief_init_op` that are in the graph."""
     return list(self._joins.values())
 
   @property
@@ -250,17 +260,23 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     """The graph of the training step; None before apply_gradients was called."""
     return None if self._joined is None else self._joined.graph
 
-  def join_by_hook(self):
-    """Leaves joining to the hook, which knows whether a chief clears the state of earlier jobs."""
-    local_variables = self.graph.get_collection_ref(tf.GraphKeys.LOCAL_VARIABLES)
-    local_variables[:] = [one for one in local_variables if one is not self._joined]
+  @property
+  def needs_others(self) -> bool:
+    """Whether an update needs replicas whose training steps are not in this graph."""
+    return self.rules.aggregate > len(sync_optimizers(self.graph))
 
-  def _check_built(self, method):
+  def join_by_hook(self) -> None:
+    """Lets only the hook join: it knows whether a chief clears the state of earlier jobs."""
+    graph: Any = self.graph
+    local_variables = graph.get_collection_ref(tf.GraphKeys.LOCAL_VARIABLES)
+    local_variables[:] = [variable for variable in local_variables if variable is not self._joined]
+
+  def _check_built(self, should):
     if self.rounds is None:
-      raise ValueError("%s should be called after apply_gradients()" % method)
+      raise ValueError(should + " be called after apply_gradients().")
 
   def _build_lifecycle(self):
-    """Builds what a replica runs beside its training steps; it needs no gradients of the model."""
+    """Builds the operations beside the training steps, which need no gradients of the model."""
     with tf.control_dependencies(None), tf.name_scope("replica") as self._scope_of_joins:
       self.may_begin = tf.placeholder_with_default(tf.constant(1, tf.int64), [], "may_begin")
       self._build_first_join()
@@ -280,7 +296,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       session_ops.add_partial_update(self.rounds.has_partial_update())
 
   def _build_first_join(self):
-    """Builds what TensorFlow's class has for loops without the hook, before the graph is final."""
+    """Builds the operations for loops without the hook, before the graph is final."""
     is_chief = not self._index
     join = self._build_join(is_chief)
     with _on_own_task():
@@ -294,7 +310,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       tf.report_uninitialized_variables(tf.global_variables()))
 
   def _join(self, is_chief):
-    """Returns the operation that joins. The one of the other role is built when it is asked for."""
+    """Returns the operation that joins in this role, and builds it if it is not there."""
     if is_chief not in self._joins:
       with self.graph.as_default(), tf.control_dependencies(None), tf.name_scope(
           self._scope_of_joins):
@@ -315,8 +331,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     with tf.device(task_of_device(self._global_step.device)):
       if self._clip_norm is not None:
         grads_and_vars = gradients.clip_gradients(grads_and_vars, self._clip_norm)
-      # The inner optimizer's variables have the names of a model without this class, so that
-      # checkpoints fit both.
+      # The inner optimizer's variables have the names of a model without this class, for
+      # checkpoints.
       with tf.name_scope(self._scope + "/" if self._scope else None):
         done = [self._apply(grads_and_vars)]
       if self._averages is not None:
@@ -326,9 +342,9 @@ class SyncReplicasOptimizer(WrappingOptimizer):
         return tf.cast(self._global_step.read_value(), tf.int64)
 
   def _apply(self, grads_and_vars):
-    """Has the inner optimizer build the update, which a leaving replica and a step both make.
+    """Lets the inner optimizer build the update, for a step and again for a leaving replica.
 
-    The second time it takes the variables of the first.
+    The second time it uses the variables of the first.
     """
     if not self._is_applied:
       self._is_applied = True
@@ -347,7 +363,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     return done
 
   def _average(self, variable):
-    # On another device it would be made from a copy of before the update.
+    # On another device it would use a copy from before the update.
     with tf.get_default_graph().colocate_with(variable.op):
       return self._averages.apply([variable])
 
@@ -358,13 +374,13 @@ def _on_own_task():
 
 
 def _shared_name(name, pairs) -> str:
-  """A name that only optimizers of the same variables share."""
+  """Returns a name that only optimizers of the same variables share."""
   names = ",".join(sorted(variable.op.name for _, variable in pairs))
   return "%s:%s" % (name, hashlib.sha256(names.encode("utf-8")).hexdigest()[:12])
 
 
 def _replica_index(given, total, before_1_0) -> Optional[int]:
-  """Returns the index of this replica; None in a process without a server, where none is given."""
+  """Returns the index of this replica; None if it is not given and the process has no server."""
   index = 0 if given is None and total == 1 else given
   if index is None:
     record = latest_record()

@@ -1,15 +1,15 @@
-"""Towers: one model several times in one graph, on several devices, with one set of variables.
+"""Towers: a model several times in a graph, on several devices, with shared variables.
 
 For each device, in order:
 
 1. `tower_fn(index)` builds the forward pass there. The first tower creates the variables; the
-   others find the same ones (`tf.get_variable` with `reuse=True`).
+   others find the same variables (`tf.get_variable` with `reuse=True`).
 2. The gradients of its loss are computed there too.
 3. Variables are not on the tower's device: `variables_device` places them, or the scope around
    `build_towers`, such as that of a `replica_device_setter`.
 
-The first tower has the names of a model without towers, so that each reads the other's checkpoints;
-the operations of the other towers have the prefixes `tower_1/`, `tower_2/` and so on.
+The first tower has the names of a model without towers, for checkpoints; the operations of the
+other towers have the prefixes `tower_1/`, `tower_2/` and so on.
 
 A tower sees only its own part of the collections LOSSES, UPDATE_OPS and SUMMARIES, so that
 `tf.losses.get_total_loss()` is right in each. Afterwards they hold the items of the first tower.
@@ -27,13 +27,13 @@ import tensorflow.compat.v1 as tf
 from tf1ps.placement import DEFAULT_PS_OPS
 from tf1ps.replication import gradients as gradients_lib
 
-Device = Union[None, str, Callable]  # what tf.device takes
+Device = Union[None, str, Callable]  # the types of tf.device's argument
 
 _OWN_COLLECTIONS = (tf.GraphKeys.LOSSES, tf.GraphKeys.UPDATE_OPS, tf.GraphKeys.SUMMARIES)
 
 
 class Tower(NamedTuple):
-  """One tower."""
+  """A tower."""
 
   index: int  # from 0
   device: str  # the device that computes it
@@ -49,15 +49,15 @@ def build_towers(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
   Args:
     tower_fn: called with the tower's index, from 0; returns its loss, a scalar. Makes its
       variables by `tf.get_variable`, directly or by layers, under the same names in each tower.
-    devices: device strings, such as "/job:worker/task:0/device:CPU:0" or "/device:GPU:1"; they need
-      not differ.
+    devices: device strings, such as "/job:worker/task:0/device:CPU:0" or "/device:GPU:1"; they may
+      be equal.
     optimizer: its `compute_gradients` is used.
     variables_device: the place of the variables: a device string, or a device function such as a
       `replica_device_setter`. None: the scope around the call decides.
 
   Raises:
-    ValueError: there is no device, a loss is no scalar, no variable can be trained, or a tower
-      other than the first one made a variable of its own that would be trained.
+    ValueError: there is no device, a loss is not a scalar, no variable can be trained, or a tower
+      after the first made a trainable variable of its own.
   """
   devices = check_devices(devices)
   trainable = tf.get_collection_ref(tf.GraphKeys.TRAINABLE_VARIABLES)
@@ -81,9 +81,9 @@ def build_towers(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
 
 @contextlib.contextmanager
 def own_collections(keep: bool):
-  """Empties the collections of losses, updates and summaries for what is built inside.
+  """Empties the collections of losses, updates and summaries inside of the context.
 
-  With `keep`, the items that were added inside stay afterwards, behind the earlier ones.
+  With `keep`, the items that the context adds stay afterwards, behind the earlier items.
   """
   references = [tf.get_collection_ref(key) for key in _OWN_COLLECTIONS]
   before = [list(reference) for reference in references]
@@ -97,7 +97,7 @@ def own_collections(keep: bool):
 
 
 def check_devices(devices: Sequence[str]) -> List[str]:
-  """Returns the devices as a list; raises ValueError for an empty list or no device strings."""
+  """Returns the devices as a list; raises ValueError if it is empty or has other values."""
   if isinstance(devices, str):
     raise ValueError(f"devices must be a list of device strings, got the string {devices!r}")
   devices = list(devices)
@@ -107,13 +107,13 @@ def check_devices(devices: Sequence[str]) -> List[str]:
     try:
       tf.DeviceSpec.from_string(device if isinstance(device, str) else "no string")
     except ValueError:
-      raise ValueError(f"{device!r} is no device string such as "
+      raise ValueError(f"{device!r} is not a device string such as "
                        '"/job:worker/task:0/device:CPU:0"') from None
   return devices
 
 
 def checked_loss(loss: tf.Tensor, index: int) -> tf.Tensor:
-  """Returns a tower's loss; raises ValueError where it is no scalar."""
+  """Returns a tower's loss; raises ValueError where it is not a scalar."""
   loss = tf.convert_to_tensor(loss)
   if not loss.shape.is_compatible_with([]) or not loss.dtype.is_floating:
     raise ValueError(f"tower_fn must return the loss, a scalar of a floating type; tower {index}'s "
@@ -123,7 +123,7 @@ def checked_loss(loss: tf.Tensor, index: int) -> tf.Tensor:
 
 
 def _placing(device, variables_device):
-  """Returns the device function of a tower: variables there, all else on the tower's device."""
+  """Returns a device function: variables on `variables_device`, all else on the tower's device."""
   tower = tf.DeviceSpec.from_string(device)
 
   def place(op):

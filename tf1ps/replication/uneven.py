@@ -1,6 +1,6 @@
-"""The policies of `--on_uneven`: what the end of one replica's data does to synchronous rounds.
+"""The policies of `--on_uneven`: the effect of the end of a replica's data on synchronous rounds.
 
-A new policy is one row of `UNEVEN_POLICIES`; a new effect is one field of `UnevenPolicy` and its
+A new policy is a row of `UNEVEN_POLICIES`; a new effect is a field of `UnevenPolicy` and its
 use in rounds.py. Importing this module does not import TensorFlow.
 """
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 
 class UnevenPolicy(NamedTuple):
-  """What happens when the data of one replica end."""
+  """The effects of the end of a replica's data."""
 
   ends_all: bool = False  # training ends for all replicas
   pads: bool = False  # each later round counts the replica as arrived, without a gradient
-  shrinks: bool = False  # each later round waits for one gradient less; so does a lost replica
+  shrinks: bool = False  # each later round waits for one gradient less, as for a lost replica
   repeats: bool = False  # the replica begins again, until all have gone through their data
 
 
@@ -23,7 +23,7 @@ UNEVEN_POLICIES = {
   STOP_ALL: UnevenPolicy(ends_all=True),
   PAD: UnevenPolicy(pads=True),
   SHRINK: UnevenPolicy(shrinks=True),
-  # A replica that leaves the loop, at the end or at a stop of its own, ends training for all.
+  # A replica that leaves the loop, at the end or earlier, ends training for all.
   REPEAT: UnevenPolicy(ends_all=True, repeats=True),
 }
 ON_UNEVEN = tuple(UNEVEN_POLICIES)

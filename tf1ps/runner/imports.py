@@ -1,7 +1,7 @@
-"""Has a file's imports of TensorFlow answered by `tf1ps.v1`.
+"""Answers a file's imports of TensorFlow by `tf1ps.v1`.
 
 It replaces `import` statements in a parsed file, not the module `tensorflow` itself: TensorFlow and
-installed libraries go on importing the real one. A replaced statement keeps its line.
+installed libraries still import the real TensorFlow. A replaced statement keeps its line.
 
     import tensorflow as tf                  import tf1ps.v1 as tf
     import tensorflow.contrib.slim as slim   import tf1ps.v1.contrib.slim as slim
@@ -10,7 +10,9 @@ installed libraries go on importing the real one. A replaced statement keeps its
     import tensorflow.contrib                import tf1ps.v1.contrib as tensorflow
                                              import tf1ps.v1 as tensorflow
 
-The last form binds the name `tensorflow`, and has to fail where there is no such module.
+The last form binds the name `tensorflow`, and has to fail without such a module.
+
+A file that uses a removed name of NumPy gets a NumPy that has it.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from __future__ import annotations
 import ast
 from typing import List, NamedTuple, Optional, Tuple
 
+from tf1ps.compat import GONE_FILES, INTERNAL_FILES, PYTHON_FILES, REMOVED_FROM_NUMPY
+
 V1 = "tf1ps.v1"
-_LAYERS, _RNN_CELL, _TRAIN = V1 + ".layers", V1 + ".nn.rnn_cell", V1 + ".train"
 _ESTIMATOR = V1 + ".estimator.python"
-# {module of TensorFlow: what answers for it and for the modules below it}; None: TensorFlow itself.
-# The longest name that fits counts. Of TensorFlow's internals only those have a line of their own
-# that define what tf1ps replaces, or that newer TensorFlows do not have.
+_NUMPY = "tf1ps.compat.old_numpy"
+# {module of TensorFlow: the module that answers for it and for the modules below it}; None:
+# TensorFlow itself. The longest name that fits counts. Of TensorFlow's internals, a file has a line
+# if it defines a name that tf1ps replaces, or if newer TensorFlows do not have it.
 _ANSWERS = {
   "tensorflow": V1,
   "tensorflow.compat.v1": V1,
@@ -39,31 +43,18 @@ _ANSWERS = {
   "tensorflow.python.data.TFRecordDataset": V1 + ".data.TFRecordDataset",
   "tensorflow.python.data.TextLineDataset": V1 + ".data.TextLineDataset",
   "tensorflow.python.estimator": _ESTIMATOR,
-  "tensorflow.python.layers.base": _LAYERS,
-  "tensorflow.python.layers.convolutional": _LAYERS,
-  "tensorflow.python.layers.core": _LAYERS,
-  "tensorflow.python.layers.layers": _LAYERS,
-  "tensorflow.python.layers.normalization": _LAYERS,
-  "tensorflow.python.layers.pooling": _LAYERS,
+  "tensorflow.python.layers.base": V1 + ".layers",
   "tensorflow.python.ops.rnn": V1 + ".nn",
-  "tensorflow.python.ops.rnn_cell": _RNN_CELL,
-  "tensorflow.python.ops.rnn_cell_impl": _RNN_CELL,
-  "tensorflow.python.platform.app": V1 + ".app",
-  "tensorflow.python.platform.flags": V1 + ".app.flags",
-  "tensorflow.python.training.coordinator": _TRAIN,
-  "tensorflow.python.training.device_setter": _TRAIN,
-  "tensorflow.python.training.input": _TRAIN,
-  "tensorflow.python.training.monitored_session": _TRAIN,
-  "tensorflow.python.training.queue_runner": _TRAIN,
-  "tensorflow.python.training.queue_runner_impl": _TRAIN,
-  "tensorflow.python.training.server_lib": _TRAIN,
-  "tensorflow.python.training.supervisor": _TRAIN,
-  "tensorflow.python.training.sync_replicas_optimizer": _TRAIN,
-  "tensorflow.python.training.training": _TRAIN,
+  "tensorflow.python.tpu.tpu_config": V1 + ".contrib.tpu",
+  "tensorflow.python.tpu.tpu_estimator": V1 + ".contrib.tpu",
   "tensorflow.tools": None,
   "tensorflow_estimator": V1,
   "tensorflow_estimator.python.estimator": _ESTIMATOR,
 }
+_ANSWERS.update({
+  "tensorflow.python." + file: "%s.%s" % (V1, space) for table in (PYTHON_FILES, GONE_FILES)
+  for space, files in table.items() for file in files.split()})
+_ANSWERS.update({file: "%s.internals.%s" % (V1, name) for file, name in INTERNAL_FILES.items()})
 
 
 class Replacement(NamedTuple):
@@ -75,14 +66,25 @@ class Replacement(NamedTuple):
 
 
 def replace_imports(tree: ast.Module) -> List[Replacement]:
-  """Replaces the imports of TensorFlow in a parsed file; returns what it replaced, by line."""
-  replacer = _Replacer()
+  """Replaces the imports of TensorFlow in a parsed file; returns the replacements, by line."""
+  replacer = _TensorflowReplacer()
+  replacer.visit(tree)
+  return sorted(replacer.replaced)
+
+
+def replace_numpy(tree: ast.Module) -> List[Replacement]:
+  """Replaces the imports of NumPy in a file that uses a removed name; returns the replacements."""
+  named = {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.Import)
+           for alias in node.names if alias.name == "numpy"}
+  replacer = _NumpyReplacer(any(
+    isinstance(node, ast.Attribute) and node.attr in REMOVED_FROM_NUMPY
+    and getattr(node.value, "id", None) in named for node in ast.walk(tree)))
   replacer.visit(tree)
   return sorted(replacer.replaced)
 
 
 def answer_of(module: str) -> Optional[str]:
-  """Returns the module that answers for a module, or None where it stays."""
+  """Returns the module that answers for a module, or None if it stays."""
   known = module
   while known and known not in _ANSWERS:
     known = known.rpartition(".")[0]
@@ -91,15 +93,27 @@ def answer_of(module: str) -> Optional[str]:
 
 
 class _Replacer(ast.NodeTransformer):
-  """Visits the import statements of a file."""
-
   def __init__(self):
     self.replaced: List[Replacement] = []
 
+  def _replace(self, node, new: list):
+    """Puts statements into the place of a statement, if they differ."""
+    text = "; ".join(map(_text, new))
+    if text == _text(node):
+      return node
+    self.replaced.append(Replacement(node.lineno, _text(node), text))
+    for statement in new:
+      ast.copy_location(statement, node)
+      for alias in statement.names:  # they have places of their own from Python 3.10 on
+        ast.copy_location(alias, node)
+    return new
+
+
+class _TensorflowReplacer(_Replacer):
   def visit_Import(self, node):  # noqa: N802  ast's name
     if not any(_is_tensorflow(alias.name) for alias in node.names):
       return node
-    return self._replace(node, [each for alias in node.names for each in _new_imports(alias)])
+    return self._replace(node, [new for alias in node.names for new in _new_imports(alias)])
 
   def visit_ImportFrom(self, node):  # noqa: N802  ast's name
     if node.level or not _is_tensorflow(node.module):
@@ -113,17 +127,24 @@ class _Replacer(ast.NodeTransformer):
         new.append(ast.ImportFrom(module=module, names=[alias], level=0))
     return self._replace(node, new)
 
-  def _replace(self, node, new: list):
-    """Puts statements into the place of one, if they are others."""
-    if "; ".join(map(_text, new)) == _text(node):
+
+class _NumpyReplacer(_Replacer):
+  def __init__(self, uses_removed: bool):
+    super().__init__()
+    self._uses_removed = uses_removed  # by the module's name
+
+  def visit_Import(self, node):  # noqa: N802  ast's name
+    if not self._uses_removed:
       return node
-    self.replaced.append(
-      Replacement(node.lineno, _text(node), "; ".join(map(_text, new))))
-    for each in new:
-      ast.copy_location(each, node)
-      for alias in each.names:  # they have places of their own from Python 3.10 on
-        ast.copy_location(alias, node)
-    return new
+    return self._replace(node, [ast.Import([
+      ast.alias(_NUMPY, alias.asname or alias.name) if alias.name == "numpy" else alias])
+      for alias in node.names])
+
+  def visit_ImportFrom(self, node):  # noqa: N802  ast's name
+    if node.level or node.module != "numpy" or not any(
+        alias.name in REMOVED_FROM_NUMPY for alias in node.names):
+      return node
+    return self._replace(node, [ast.ImportFrom(module=_NUMPY, names=node.names, level=0)])
 
 
 def _is_tensorflow(module: str) -> bool:
@@ -131,7 +152,7 @@ def _is_tensorflow(module: str) -> bool:
 
 
 def _new_imports(alias: ast.alias) -> List[ast.Import]:
-  """Returns the statements for one name of an `import` statement."""
+  """Returns the statements for a name of an `import` statement."""
   if not _is_tensorflow(alias.name):
     return [ast.Import([alias])]
   answer = answer_of(alias.name)
@@ -157,7 +178,6 @@ def _origin(module: str, alias: ast.alias) -> Tuple[str, ast.alias]:
 
 
 def _text(node) -> str:
-  """Returns an import statement as text."""
   names = ", ".join(
     "%s as %s" % (alias.name, alias.asname) if alias.asname else alias.name
     for alias in node.names)

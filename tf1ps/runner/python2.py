@@ -1,9 +1,8 @@
-"""Mends Python 2: print statements, xrange, iteritems, old exceptions, moved modules.
+"""Converts Python 2: print statements, xrange, iteritems, old exceptions, moved modules.
 
-The library fissix does it: the kept fork of Python's lib2to3, which Python 3.13 no longer has. It
-works in memory. `_mend_names` mends what fissix does not know. What means something else in
-Python 3 without being wrong there, such as the division of integers, stays as it is and becomes a
-remark.
+The library fissix does it in memory: the maintained fork of Python's lib2to3, which Python 3.13 no
+longer has. `_convert_names` converts names that fissix does not know. Code that Python 3 runs with
+another result, such as the division of integers, stays as it is and gets a remark.
 """
 
 from __future__ import annotations
@@ -21,31 +20,37 @@ from typing import List, NamedTuple, Optional, Tuple
 from tf1ps.compat import Error
 from tf1ps.runner.imports import Replacement
 
-# fix_import would make `import helper` relative, which fails in a script. fix_future drops
-# `annotations` and others of Python 3.
+# fix_import would make `import helper` relative, which fails in a script. fix_future drops imports
+# from __future__ of Python 3, such as `annotations`.
 _UNWANTED = {"fix_import", "fix_future"}
-# Right in Python 2 alone: `input` is another function there.
+# Right for Python 2 alone, where `input` is another function.
 _ONLY_PYTHON2 = {"fix_input"}
 _CACHE = "XDG_CACHE_HOME"
-# Text is always Unicode in Python 3, and a reload of sys would undo what others have set there.
+# Text is always Unicode in Python 3, and a reload of sys would undo the changes of others to it.
 _DEFAULT_ENCODING = re.compile(r"\bsys\.setdefaultencoding\([^()]*\)|(?<![\w.])reload\(sys\)")
-# The values of an HParams are a dict: no list goes around them. Its name tells, or their use.
+# The values of an HParams are a dict, which needs no list around it; its name or its use tells.
 _VALUES_OF_HPARAMS = re.compile(
   r"(?i)(?:(?<=hparams)|(?<=\bhps))\.values\(\)"
   r"|\.values\(\)(?=\.(?:iter)?(?:items|keys|values)\(|\[['\"])")
 _HIDDEN_VALUES = "values_of_hparams"
-# Names that are keywords since Python 3.7. Python knows keywords before it turns the wide letter
-# into an "a", so these are names: of variables, attributes and arguments.
+# Names that are keywords since Python 3.7. Python looks for keywords before it turns the wide
+# letter into an "a", so these stay names of variables, attributes and arguments.
 _KEYWORDS = {"async": "\uff41sync", "await": "\uff41wait"}
 _DIVISION = "`/` keeps the fraction in Python 3: write // where integers are divided"
-# The text of a line at which Python 3 stops, and the messages of its other errors.
+# The lines at which Python 3 stops, and the messages of its other errors. A statement begins at the
+# begin of a line, or behind a colon or semicolon outside of strings.
+_BEGIN = r"^(?:(?:[^'\"#]|'[^']*'|\"[^\"]*\")*[:;])?\s*"
 _LINE = re.compile(
-  r"^\s*(print|exec)\s+[^=(\s.]|^\s*print\s*\(.*\)\s*[%,]|^\s*print\s*>>|\bexcept\b[^:]*,\s*\w+\s*:"
-  r"|^\s*raise\s+[\w.]+\s*,|`|<>|\b0[0-7]+\b|\b(0[xX])?[0-9a-fA-F]+[lL]\b|\b[uU][rR]['\"]"
+  _BEGIN + r"(?:(print|exec)\s+[^=(\s.]|print\s*\(.*\)\s*[%,]|print\s*>>|raise\s+[\w.]+\s*,)"
+  r"|\bexcept\b[^:]*,\s*\w+\s*:|`|<>|\b0[0-7]+\b|\b(0[xX])?[0-9a-fA-F]+[lL]\b|\b[uU][rR]['\"]"
   r"|\bdef\s+\w+\s*\([^:]*[(,]\s*\(|\blambda\b[^:]*\("
   r"|[.(,]\s*(async|await)\b|\b(async|await)\s*=|\bimport\s+(async|await)\b")
+_LAZY = r"'?\"?(map|filter|zip|range|dict_(keys|values|items))\"?'?"  # lists in Python 2
 _MESSAGE = re.compile(
-  r"^name '(basestring|execfile|file|long|raw_input|reduce|reload|unichr|unicode|xrange)' is not "
+  r"^object of type " + _LAZY + r" has no len"
+  r"|^" + _LAZY + r" object (is not subscriptable|has no attribute|does not support item)"
+  r"|^can only concatenate list \(not " + _LAZY + r"|^unsupported operand .* for \+: .*" + _LAZY +
+  r"|^name '(basestring|execfile|file|long|raw_input|reduce|reload|unichr|unicode|xrange)' is not "
   r"defined"
   r"|^'\w+' object has no attribute '(has_key|iter(items|keys|values)|next)'"
   r"|^No module named '(__builtin__|ConfigParser|cPickle|c?StringIO|Queue|urllib2|urlparse)'"
@@ -57,16 +62,16 @@ _MESSAGE = re.compile(
 
 
 class MissingLibraryError(Error, RuntimeError):
-  """The library that mends Python 2 is not installed."""
+  """The library that converts Python 2 is not installed."""
 
 
-class Mended(NamedTuple):
-  """A file after mending."""
+class Converted(NamedTuple):
+  """A file after conversion."""
 
   text: str
-  lines: List[int]  # of each line of `text`: the line of the file that it stands for
+  lines: List[int]  # for each line of `text` the line of the file
   changed: List[Replacement]  # the changed lines
-  remarks: List[Tuple[int, str]]  # the line, and what differs from Python 2 there
+  remarks: List[Tuple[int, str]]  # the line, and the difference to Python 2 there
 
 
 def looks_like_python2(error: BaseException) -> bool:
@@ -78,14 +83,10 @@ def looks_like_python2(error: BaseException) -> bool:
 
 
 class Python2:
-  """Mends sources."""
+  """Converts sources."""
 
   def __init__(self):
-    """Makes the mender.
-
-    Raises:
-      MissingLibraryError: fissix is not installed.
-    """
+    """Makes the converter; raises MissingLibraryError if fissix is not installed."""
     try:
       with _cache_elsewhere():
         self._refactor = importlib.import_module("fissix.refactor")
@@ -97,20 +98,22 @@ class Python2:
         "--2to3 needs the library fissix: pip install 'tf1ps[legacy]'") from error
     self._fixers = [module.name for module in pkgutil.iter_modules(fixes.__path__)
                     if module.name.startswith("fix_") and module.name not in _UNWANTED]
-    self._tools = {}  # {whether it is for files that are Python 3: the tool}
+    self._tools = {}  # {whether the files are Python 3: the tool for them}
 
-  def mend(self, text: str) -> Mended:
-    """Mends a file; its text stays where it is neither Python 2 nor Python 3."""
+  def convert(self, text: str) -> Converted:
+    """Converts a file; a text that is neither Python 2 nor Python 3 stays as it is."""
     old = text if text.endswith("\n") else text + "\n"
     try:
       tree = self._tool(_is_python3(old)).refactor_string(_hide(old), "program")
     except Exception:  # fissix raises errors of several kinds for text that it cannot parse
-      return Mended(old, list(range(1, old.count("\n") + 2)), [], [])
-    self._mend_names(tree)
+      return Converted(old, list(range(1, old.count("\n") + 2)), [], [])
+    self._convert_names(tree)
     lines = _line_map(tree, old.count("\n") + 1)
-    new = self._text(tree)
-    changed = _changed(old.split("\n"), _keywords_as_they_were(new).split("\n"), lines)
-    return Mended(new, lines, changed, _divisions(new, lines) if changed else [])
+    new = shown = self._text(tree)
+    for keyword, free in _KEYWORDS.items():
+      shown = shown.replace(free, keyword)
+    changed = _changed(old.split("\n"), shown.split("\n"), lines)
+    return Converted(new, lines, changed, _divisions(new, lines) if changed else [])
 
   def _tool(self, is_python3: bool):
     if is_python3 not in self._tools:
@@ -120,8 +123,8 @@ class Python2:
         {"print_function": is_python3})
     return self._tools[is_python3]
 
-  def _mend_names(self, tree) -> None:
-    """Mends Python 2's `file`, and `time.clock`, which Python 3.8 no longer has."""
+  def _convert_names(self, tree) -> None:
+    """Converts Python 2's `file`, and `time.clock`, which Python 3.8 no longer has."""
     before = [""] * 3
     for leaf in tree.leaves():
       if leaf.value == "file" and _is_called(leaf) and not self._is_own_name(leaf):
@@ -134,19 +137,19 @@ class Python2:
       before = [*before[1:], leaf.value]
 
   def _is_own_name(self, leaf) -> bool:
-    """Whether the program gives the name of a leaf to something of its own, as seen from there."""
+    """Whether the program itself binds the name of a leaf in a scope that the leaf sees."""
     node = leaf
     while node.parent is not None:
       node = node.parent
-      # A function's or a lambda's arguments; for a function also its name.
+      # The arguments of a function or a lambda, and the name of a function.
       head = node.children[1:-2] if str(node.children[0]).strip() in ("def", "lambda") else []
       if self._find_binding(leaf.value, node) or any(
-          each.value == leaf.value for part in head for each in part.leaves()):
+          inner.value == leaf.value for part in head for inner in part.leaves()):
         return True
     return False
 
   def _text(self, tree) -> str:
-    """Returns a mended tree as text; keywords are freed and tabs replaced if it needs that."""
+    """Returns a converted tree as text; renames keywords and replaces tabs if it must."""
     text = str(tree).replace(_HIDDEN_VALUES, "values")
     if _parse(text) is not None:
       return text
@@ -158,7 +161,7 @@ class Python2:
     return text if _parse(freed) is None else freed
 
   def _without_tabs(self, text: str) -> str:
-    """Indents with blanks alone. Python 2 took a tab for blanks up to the next column of eight."""
+    """Indents with blanks alone. In Python 2 a tab leads to the next multiple of eight columns."""
     in_strings = set()
     for kind, _, (first, _), (last, _), _ in self._tokenize.generate_tokens(
         io.StringIO(text).readline):
@@ -170,9 +173,8 @@ class Python2:
 
 
 def _hide(text: str) -> str:
-  """Hides from fissix what it would mend in a wrong way."""
-  return _VALUES_OF_HPARAMS.sub(
-    ".%s()" % _HIDDEN_VALUES, _DEFAULT_ENCODING.sub("None", text))
+  """Hides text from fissix that it would convert in a wrong way."""
+  return _VALUES_OF_HPARAMS.sub(".%s()" % _HIDDEN_VALUES, _DEFAULT_ENCODING.sub("None", text))
 
 
 def _is_called(leaf) -> bool:
@@ -188,15 +190,9 @@ def _is_imported_from(leaf, module: str) -> bool:
           and str(leaf.prev_sibling).strip() != "as")
 
 
-def _keywords_as_they_were(text: str) -> str:
-  for keyword, free in _KEYWORDS.items():
-    text = text.replace(free, keyword)
-  return text
-
-
 @contextlib.contextmanager
 def _cache_elsewhere():
-  """Has fissix keep its grammar out of the user's cache directory, which may not be writable."""
+  """Keeps the grammar of fissix out of the user's cache directory, which may not be writable."""
   before = os.environ.get(_CACHE)
   with tempfile.TemporaryDirectory() as folder:
     os.environ[_CACHE] = folder
@@ -217,7 +213,7 @@ def _parse(text: str) -> Optional[ast.Module]:
 
 
 def _is_python3(text: str) -> bool:
-  """Whether a file is Python 3; `print >>f, x` and `print (text) % x` are for the parser alone."""
+  """Whether a file is Python 3. `print >>f, x` and `print (text) % x` parse, too, but are not."""
   tree = _parse(text)
   operands = [node.left for node in ast.walk(tree or ast.Module())
               if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.RShift, ast.Mod))]
@@ -226,7 +222,7 @@ def _is_python3(text: str) -> bool:
 
 
 def _line_map(tree, old_count: int) -> List[int]:
-  """Returns the old line of each new line. fissix keeps the old line of each token."""
+  """Returns the old line of each new line, from the old lines of fissix's tokens."""
   known, with_new_tokens, number = {}, set(), 1
   for leaf in tree.leaves():
     number += leaf.prefix.count("\n")
@@ -250,7 +246,7 @@ def _line_map(tree, old_count: int) -> List[int]:
 
 
 def _changed(old: List[str], new: List[str], lines: List[int]) -> List[Replacement]:
-  """Returns the changed lines, and those that became several."""
+  """Returns the lines that have changed or have become several lines."""
   now = {}
   for line, text in zip(lines, new):
     now.setdefault(line, []).append(text)
@@ -261,17 +257,14 @@ def _changed(old: List[str], new: List[str], lines: List[int]) -> List[Replaceme
 def _divisions(text: str, lines: List[int]) -> List[Tuple[int, str]]:
   """Returns a remark for each line that may divide integers."""
   tree = _parse(text)
-  if tree is None or _has_new_division(tree):
+  if tree is None or any(isinstance(node, ast.ImportFrom) and node.module == "__future__"
+                         and "division" in [alias.name for alias in node.names]
+                         for node in tree.body):
     return []
-  found = {lines[node.lineno - 1] for node in ast.walk(tree)
-           if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.Div)
-           and not any(map(_is_float, ast.walk(node)))}
-  return [(line, _DIVISION) for line in sorted(found)]
-
-
-def _has_new_division(tree: ast.Module) -> bool:
-  return any(isinstance(node, ast.ImportFrom) and node.module == "__future__"
-             and "division" in [alias.name for alias in node.names] for node in tree.body)
+  numbers = {lines[node.lineno - 1] for node in ast.walk(tree)
+             if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.Div)
+             and not any(map(_is_float, ast.walk(node)))}
+  return [(line, _DIVISION) for line in sorted(numbers)]
 
 
 def _is_float(node) -> bool:

@@ -11,21 +11,22 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "container_check": ["ContainerMismatchError"],
-  "ending": ["JobFailedError"],
-  "initialise": ["SessionCreationError"],
+  "ending": [
+    "JobFailedError", "TaskLostError", "report_error", "report_part", "report_signal",
+    "wait_for_workers"],
+  "initialise": ["SessionCreationError", "SessionTimeoutError"],
   "lifecycle": ["MonitoredSession", "SessionLifecycle"],
-  "limits": ["PS_RECOVERIES"],
-  "membership": ["ClusterMismatchError", "ENDED_BY_SIGNAL", "Membership"],
-  "monitored_session": [
-    "Interval", "MonitoredTrainingSession", "is_deserted", "open_session"],
+  "membership": ["ClusterMismatchError", "Membership"],
+  "monitored_session": ["MonitoredTrainingSession", "open_session"],
   "plain_session": ["Session"],
   "presence": ["follow_servers"],
   "process_end": ["end_open_sessions"],
-  "run_directory": ["DirectoryInUseError"],
-  "session_creator": ["PartDoneError", "TaskLostError"],
+  "run_directory": ["DirectoryInUseError", "PartDoneError", "check_not_over"],
+  "settings": ["Interval", "PS_RECOVERIES", "SessionSettings"],
   "signature": ["GraphMismatchError"],
   "summaries": ["flush_summaries", "write_summary"],
   "supervised_session": ["SupervisedSession"],
   "supervisor": ["Supervisor"],
+  "takeover": ["LivingRunError"],
   "unplaced": ["place_as_tensorflow_1"],
 })

@@ -1,7 +1,7 @@
-"""Refuses tasks whose container does not fit the other tasks'.
+"""Refuses a task whose container does not fit the containers of the other tasks.
 
-Two jobs that share a container overwrite each other, and a worker that looks for its chief in
-another container than the chief's waits in vain. Both can be seen in the heartbeats.
+Two jobs in one container overwrite each other's variables. A worker whose container differs from
+its chief's waits in vain. The heartbeats show both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tf1ps.state import ControlRecord, containers_of, members_of
 
 
 class ContainerMismatchError(Error, RuntimeError):
-  """This task's container is another job's, or another one than its chief's."""
+  """This task's container belongs to another job, or differs from its chief's."""
 
 
 def check_chief(records: Dict[str, ControlRecord], chief, container: str) -> None:

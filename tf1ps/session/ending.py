@@ -1,20 +1,33 @@
-"""The end of a job: the chief waits for the other workers, with limits, and names the missing ones.
+"""The end of a job: each task reports its end, and the chief waits for the other workers.
 
-A worker that has done its part reports it, and leaves when the chief has read that. The chief waits
-until each other worker has reported, has failed, is lost, never joined, or has made no step for
-`end_timeout` seconds. The limit starts again whenever a missing worker makes a step. A worker that
-has failed may be started again: it counts as failed when no process of it has come for
-`heartbeat_timeout` seconds. The result decides the last lines and the exit code.
+A table in state/heartbeat.py lists all kinds of end. The states of a worker that does its part,
+with the control records of each:
+
+  state     the records           next state
+  training  its heartbeat         reported: `report`, in each heartbeat from here on
+  reported  its report, unless a  heard: `read`, by a heartbeat of the chief, which remembers it;
+            ps was lost with it   training: `restart`
+  heard     its process, in the   left: `beat`, which reads that; training: `restart`;
+            chief's heartbeat     reported: `restart_chief`
+  left      may be lost           training: `restart`
+
+A process that finds the report of its task's earlier process repeats the report. The chief also
+writes the names of the workers that have done their part into the run's status file. So its next
+process knows a worker that left before a ps was lost with the report.
+
+The chief waits until each other worker has reported, has failed, is lost, never joined, or has made
+no step for `end_timeout` seconds. The limit starts again whenever a missing worker makes a step. A
+worker that has failed counts as failed after `heartbeat_timeout` seconds without a new process.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import time
 from typing import Callable, Dict, List, Optional
 
-from tf1ps.compat import TIMING, Error
+from tf1ps.cluster import TaskUnavailableError
+from tf1ps.compat import ENDED_BY_SIGNAL, TIMING, Error, error_line, own_identity
 from tf1ps.session import membership as membership_lib
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, MEMBER_SERVING, Member
 
@@ -32,6 +45,39 @@ class JobFailedError(Error, RuntimeError):
     text = "; ".join(problems)
     super().__init__(text if outcome is not None else "the job failed: " + text)
     self.outcome = outcome
+
+
+class TaskLostError(Error, RuntimeError):
+  """A task that the session needs has been silent for too long."""
+
+
+def report_part(membership: membership_lib.Membership, problems: List[str]) -> None:
+  """Reports that this task has done its part; the chief releases the ps first.
+
+  `problems` has a sentence for each other worker that did not do its part.
+  """
+  text = "; ".join(problems)
+  if membership.is_chief:
+    membership.release(failed=bool(problems), reason=text)
+  membership.report(MEMBER_FAILED if problems else MEMBER_DONE, text)
+
+
+def report_error(membership: membership_lib.Membership, error: BaseException) -> str:
+  """Reports the error that has ended this task; returns the reason that the others read."""
+  reason = "%s: %s" % (type(error).__name__, error_line(error))
+  if isinstance(error, SystemExit):
+    reason = "the program ended Python with %r" % (error.code,)
+  # The lost task may keep the reports.
+  is_lost = isinstance(error, (TaskLostError, TaskUnavailableError))
+  membership.report(MEMBER_FAILED, reason, limit=TIMING.report_limit_after_loss if is_lost
+                    else TIMING.report_limit_after_failure)
+  return reason
+
+
+def report_signal(membership: membership_lib.Membership, signum: int) -> None:
+  """Reports the signal that has ended this task."""
+  membership.report(MEMBER_FAILED, ENDED_BY_SIGNAL + str(signum),
+                    limit=TIMING.report_limit_after_signal)
 
 
 def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
@@ -67,7 +113,7 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
       before, moved = signs, now
     if now - moved > end_timeout:
       return [ends[task] or _failure(members.get((task.job, task.index)))
-              or "%s has made no step for %.0f s (--end_timeout)" % (task.name, end_timeout)
+              or "%s has made no step for %.0f s (end_timeout)" % (task.name, end_timeout)
               for task in others if ends[task] != ""]
     if now - said > TIMING.reminder_interval:
       _log.log(logging.WARNING if said == began else logging.INFO, "waiting for %s",
@@ -77,44 +123,43 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
 
 
 def _end_of(membership, task, member: Optional[Member], waited: float) -> Optional[str]:
-  """Returns "" for a worker that did its part, a sentence for a failure, None before its end."""
-  if member is not None and member.state == MEMBER_FAILED and member.run in ("", membership.run_id):
-    # A scheduler may start it again, unless it is a part of this process.
-    waits = member.age <= membership.heartbeat_timeout and member.pid != os.getpid()
-    return None if waits else _failure(member)
+  """Returns "" after a worker's part, a sentence about its failure, or None before its end."""
   if member is None or member.run not in ("", membership.run_id):
-    # A heartbeat of an earlier run says nothing about this run.
+    if membership.had_done_its_part(task, member):
+      return ""
+    # A heartbeat from another run says nothing about this run.
     return _absence(task) if waited > membership.heartbeat_timeout else None
   if member.state in (MEMBER_DONE, MEMBER_SERVING):
     return ""
-  if membership.heartbeat.is_lost(member):
-    return "%s is lost: silent for %.0f s, last seen at global step %d" % (
-      member.name, member.age, member.global_step)
-  return None
+  if member.state == MEMBER_FAILED and (
+      member.age <= membership.heartbeat_timeout and member.process != own_identity()):
+    return None  # a scheduler may start it again, unless it is a part of this process
+  end = member.say_end(membership.heartbeat.is_lost(member))
+  return "%s %s" % (member.name, end) if end else None
 
 
 def _failure(member: Optional[Member]) -> str:
   is_failed = member is not None and member.state == MEMBER_FAILED
-  return "%s failed: %s" % (member.name, member.reason) if is_failed else ""
+  return "%s %s" % (member.name, member.say_end(False)) if is_failed else ""
 
 
 def _say_failures(membership, missing, said: set) -> None:
-  """Says once of each process that the wait goes on for a new process of a worker that failed."""
+  """Logs, once per failed process, that the chief waits for the worker's next process."""
   for member in missing:
-    if member is not None and member.state == MEMBER_FAILED and member.pid not in said:
-      said.add(member.pid)
-      _log.warning("%s failed: %s. The chief waits %g s (--heartbeat_timeout) for its restart",
-                   member.name, member.reason, membership.heartbeat_timeout)
+    if member is not None and member.state == MEMBER_FAILED and member.process not in said:
+      said.add(member.process)
+      _log.warning("%s. The chief waits %g s (--heartbeat_timeout) for its restart",
+                   _failure(member), membership.heartbeat_timeout)
 
 
 def _problems(others, ends: Dict, expects_all: bool) -> List[str]:
-  found = []
+  problems = []
   for task in others:
     if ends[task] == _absence(task) and not expects_all:
       _log.warning("%s, and the run ends without it", ends[task])
     elif ends[task]:
-      found.append(ends[task])
-  return found
+      problems.append(ends[task])
+  return problems
 
 
 def _absence(task) -> str:
@@ -122,8 +167,8 @@ def _absence(task) -> str:
 
 
 def _signs(missing, members: Dict) -> list:
-  found = [members.get((task.job, task.index)) for task in missing]
-  return [(m.pid, m.state, m.step, m.examples) if m else None for m in found]
+  last = [members.get((task.job, task.index)) for task in missing]
+  return [(m.process, m.state, m.step, m.examples) if m else None for m in last]
 
 
 def _progress(task, members: Dict) -> str:

@@ -7,8 +7,8 @@ at the start    the hooks join, the signal watch and the heartbeat begin, a sess
 at each step    the last hook counts the step into the heartbeat, and ends the loop after a signal
 at a signal     the loop has two seconds to end; then the chief saves from a separate session, and
                 the blocked run is aborted
-at another's    when a signal ends a worker or a ps, the chief saves from a separate session while
-signal          its steps go on; the ps waits for that
+at a signal to  the chief saves from a separate session while its steps go on; a ps ends after that
+another task
 at the end      the hooks leave; the chief waits for the other workers, saves the last checkpoint,
                 and releases the ps; the other workers report their end
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Callable, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -27,60 +27,50 @@ from tf1ps.cluster import (
   LifecycleHook,
   RecoverableSession,
   SignalWatch,
-  TaskUnavailableError,
   call_within,
   probe_tasks,
+  without_placement_log,
 )
 from tf1ps.compat import GRACE, TIMING, error_line, signal_exit_code
+from tf1ps.graph import check_constants, check_tensors, says_building
 from tf1ps.replication import ReplicaLostError
-from tf1ps.session import ending, initialise, presence, process_end, session_creator
+from tf1ps.session import ending, initialise, presence, process_end, run_directory
 from tf1ps.session import membership as membership_lib
+from tf1ps.session.settings import SessionSettings
 from tf1ps.session.summaries import flush_summaries
-from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
 
 _log = logging.getLogger("tf1ps")
 _CLEAN_ENDS = (tf.errors.OutOfRangeError, StopIteration)
 
 
 class SessionLifecycle:
-  """The membership, signals and end of one training session.
+  """The membership, signals and end of a training session.
 
   Attributes:
     membership: this task's membership of the run, or None for an unknown cluster.
     tracker: the tracker of the global step.
-    end_timeout: seconds without progress until the chief ends its wait for the other workers.
+    settings: the purpose and the limits of the session.
     problems: a sentence for each other worker that did not do its part.
-    ends_by_vote: whether the workers end the loop together after a signal, by a vote.
-    expects_all: whether a worker that never joins fails the job.
   """
 
   def __init__(self, membership: Optional[membership_lib.Membership], tracker: GlobalStepTracker,
-               end_timeout: float, saver: Optional[CheckpointSaver] = None,
-               summary_dir: Optional[str] = None, releases: bool = True,
-               count_examples: Callable[[], int] = lambda: 0, ends_by_vote: bool = False,
-               expects_all: bool = True, ends_job: bool = True, awaits_workers: bool = True):
+               settings: SessionSettings, saver: Optional[CheckpointSaver] = None,
+               summary_dir: Optional[str] = None):
     """Prepares; `enter` begins to watch signals.
 
     Args:
-      membership, tracker, end_timeout, ends_by_vote, expects_all: see the attributes.
+      membership, tracker, settings: see the attributes.
       saver: the chief's hook that saves checkpoints, or None.
       summary_dir: the directory of the event files, or None.
-      releases: whether the end of the session is the end of the job, and releases the ps.
-      count_examples: returns the examples that this worker has trained on.
-      ends_job: False: the end of the process is the end of this task's part, not the session's.
-      awaits_workers: whether the end of the chief waits for the other workers.
     """
-    self._ends_job, self._awaits_workers = ends_job, awaits_workers
-    self.membership, self.tracker, self.end_timeout = membership, tracker, end_timeout
+    self.membership, self.tracker, self.settings = membership, tracker, settings
     self.problems: List[str] = []
-    self.ends_by_vote, self.expects_all = ends_by_vote, expects_all
     self._saver, self._summary_dir = saver, summary_dir
-    self._count_examples, self._releases = count_examples, releases
     self._creator = None
     self._closing = threading.Event()
     grace = GRACE if membership is None else membership.record.grace
     self._exit_limit = min(TIMING.force_exit_limit, grace)
-    # With a save: the rest of the grace, without the time to look for the ps and to report.
+    # The further seconds that a save gets: the grace, less the time to probe the ps and to report.
     self._extension = grace - self._exit_limit
     self._signals = SignalWatch(self._on_signal, self._exit_limit)
     self._ended = False
@@ -92,29 +82,43 @@ class SessionLifecycle:
     return self.membership is not None and self.membership.is_chief
 
   @property
+  def writes_graph(self) -> bool:
+    """Whether the session writes the definition of its graph."""
+    return self._saver is not None or self._summary_dir is not None
+
+  @property
   def signum(self) -> Optional[int]:
     """The signal that ends the session, or None."""
     return self._signals.signum
 
   @property
   def session(self) -> Optional[BoundedSession]:
-    """The current session; a recovery creates a new one."""
+    """The current session; a recovery replaces it."""
     return self._creator.session if self._creator is not None else None
 
   @property
   def sessions(self) -> int:
-    """How many sessions were created; those after the first are recoveries."""
+    """How many sessions were created; all after the first are recoveries."""
     return self._creator.sessions
 
   def last_save(self):
     """Returns the `checkpoint.LastSave` of a chief that saves, else None; for any thread."""
     return None if self._saver is None else self._saver.last_save()
 
+  def save_again(self) -> None:
+    """Makes the last save happen even if a checkpoint of the same global step exists."""
+    if self._saver is not None:
+      self._saver.saved_step = None
+
   def enter(self, creator) -> None:
-    """Begins to watch signals; `creator` creates the sessions."""
+    """Begins to watch signals; `creator` creates the sessions.
+
+    Raises DirectoryInUseError if another session of this process saves into its directory.
+    """
     self._creator = creator
     if self.is_chief:
-      self.membership.on_leaving(self._on_leaving)
+      self.membership.claim_directory()
+      self.membership.watch.on_leaving(self._on_leaving)
     self._signals.__enter__()
 
   def prepare(self) -> None:
@@ -131,7 +135,8 @@ class SessionLifecycle:
   def count(self) -> None:
     """Puts this task's steps and examples into the heartbeat."""
     if self.membership is not None:
-      self.membership.heartbeat.set(step=self.tracker.own_steps, examples=self._count_examples())
+      self.membership.heartbeat.set(
+        step=self.tracker.own_steps, examples=self.settings.count_examples())
 
   def _note_global_step(self, step: int, own_steps: int) -> None:
     if self.membership is not None:
@@ -140,36 +145,43 @@ class SessionLifecycle:
   # The end.
 
   def before_close(self, call_inside) -> None:
-    """The chief waits for the other workers, and recovers its session during the wait."""
-    if self.is_chief and self.signum is None and self._ends_job and self._awaits_workers:
+    """The chief waits for the other workers, and recovers its session during the wait.
+
+    Workers that end by a vote stay until the last checkpoint is saved. If the chief is killed
+    before that, its next process needs them for each step.
+    """
+    if self.is_chief and self.signum is None and (
+        self.settings.ends_job and self.settings.awaits_workers):
+      if self.settings.ends_by_vote is not None:
+        self.save_last(call_inside)
+        self.membership.note_saved(self.settings.ends_by_vote())
       self._wait_for_workers(call_inside)
     self._closing.set()
-    if self._saver is not None and self._holders_answer():
+    if self._saver is not None and self._can_save():
       self._signals.extend(self._extension)
 
-  def _holders_answer(self) -> bool:
+  def _can_save(self) -> bool:
     """Whether the variables can be saved: a save from a stopped ps would delay the end."""
-    return self.membership is None or all(
-      one.is_up
-      for one in probe_tasks(self.membership.holders, timeout=TIMING.watch_probe_limit))
+    return self.membership is None or all(result.is_up for result in probe_tasks(
+      self.membership.state_tasks, timeout=TIMING.watch_probe_limit))
 
   def _wait_for_workers(self, call_inside):
     def each_round():
       self.interrupted()
       if self.session is not None and self.session.is_aborted:
-        # A ps was restarted: the others wait for this chief to restore it.
+        # A ps was restarted, and the other workers wait until this chief restores its variables.
         call_inside(self.tracker.ask)
 
     try:
       self.problems = ending.wait_for_workers(
-        self.membership, self.end_timeout, each_round, self.expects_all)
+        self.membership, self.settings.end_timeout, each_round, self.settings.expects_all)
     except SystemExit:
       return  # After a signal the chief saves without a wait.
     for problem in self.problems:
       _log.error("%s", problem)
 
   def save_last(self, call_inside) -> None:
-    """The chief saves the last checkpoint; if a ps is lost during the save, it recovers first."""
+    """The chief saves the last checkpoint; after the loss of a ps it recovers and saves again."""
     if self._saver is not None and self.session is not None:
       call_inside(self._saver.save_last)
 
@@ -193,47 +205,40 @@ class SessionLifecycle:
         self._report(error, signum)
     finally:
       self._signals.stop()
+      if self.membership is not None:
+        self.membership.give_directory_back()
     if signum is not None and isinstance(error, CheckpointError):
       _log.error("the last state was not saved: %s", error)
     if signum is not None and not isinstance(error, SystemExit):
       raise SystemExit(signal_exit_code(signum))
-    if self.problems and error is None and self._releases:
+    if self.problems and error is None and self.settings.releases:
       raise ending.JobFailedError(self.problems)
 
   def _flush_summaries(self):
-    # TensorFlow calls no hook after an error, and the last summaries show its cause.
+    # TensorFlow calls no hook after an error, and the last summaries show the cause.
     if self._summary_dir is not None and self.sessions:
       flush_summaries(self._summary_dir)
 
   def _report(self, error, signum):
     membership = self.membership
-    membership.on_new_run(None)
-    if isinstance(error, session_creator.PartDoneError):
+    membership.at_loss(None)
+    if isinstance(error, run_directory.PartDoneError):
       membership.repeat_report()
       membership.stop()
       return
     self.count()
     if signum is not None:
-      membership.report(MEMBER_FAILED, membership_lib.ENDED_BY_SIGNAL + str(signum),
-                        limit=TIMING.report_limit_after_signal)
+      ending.report_signal(membership, signum)
     elif error is not None:
-      reason = "%s: %s" % (type(error).__name__, error_line(error))
-      # The lost task may be the one that keeps the reports.
-      is_lost = isinstance(error, (session_creator.TaskLostError, TaskUnavailableError))
-      membership.report(MEMBER_FAILED, reason, limit=TIMING.report_limit_after_loss if is_lost
-                        else TIMING.report_limit_after_failure)
+      reason = ending.report_error(membership, error)
       if self.is_chief and isinstance(error, tf.train.NanLossDuringTrainingError):
         membership.release(failed=True, reason=reason)  # no worker can train on from NaNs
-    elif not self._ends_job:
-      presence.hand_back(membership, self._save_later_steps, self.expects_all)
+    elif not self.settings.ends_job:
+      presence.hand_back(membership, self._save_later_steps, self.settings.expects_all)
       return
-    elif not self.is_chief:
-      membership.report(MEMBER_DONE, "")
-    elif self._releases:
-      problems = "; ".join(self.problems)
-      membership.release(failed=bool(problems), reason=problems)
-      membership.report(MEMBER_FAILED if problems else MEMBER_DONE, problems)
-    if self._releases:
+    elif self.settings.releases or not self.is_chief:
+      ending.report_part(membership, self.problems)
+    if self.settings.releases:
       membership.stop()
 
   # Signals.
@@ -245,14 +250,14 @@ class SessionLifecycle:
     session = self.session
     if session is None:
       return
-    if self._saver is not None and not self._creator.is_creating and self._holders_answer():
+    if self._saver is not None and not self._creator.is_creating and self._can_save():
       self._signals.extend(self._extension)
       self._save_aside(session, self._extension + 1.0)
     if not self._closing.is_set():
       session.abort(lambda: SystemExit(signal_exit_code(signum)))
 
   def _on_leaving(self, tokens, names):
-    """A signal ends other tasks: the chief saves beside its training, which goes on."""
+    """A signal ends other tasks: the chief saves in a thread, and training goes on."""
     _log.warning("%s: ended by a signal; the chief saves", names)
     threading.Thread(
       target=self._save_for_leaving, args=(tokens,), daemon=True, name="tf1ps: save").start()
@@ -262,24 +267,25 @@ class SessionLifecycle:
     if self._saver is not None and session is not None and not (
         self._ended or self._creator.is_creating or session.is_aborted):
       self._save_aside(session)
-    self.membership.answer_leaving(tokens)
+    self.membership.watch.answer_leaving(tokens)
 
   def save_after_loss(self) -> None:
     """The chief of a synchronous job that has lost a replica saves: its variables are whole."""
-    if self._saver is not None and self.session is not None and self._holders_answer():
+    if self._saver is not None and self.session is not None and self._can_save():
       self._save_aside(self.session)
 
   def _save_later_steps(self):
-    """Saves what the other workers did after this session; its close is held."""
-    if self._saver is not None and self._holders_answer():
+    """Saves what the other workers did after this session, which is still open for TensorFlow."""
+    if self._saver is not None and self._can_save():
       self._save_aside(self.session)
 
   def _save_aside(self, session, limit: float = TIMING.save_limit):
     """Saves from a separate session while the main session is blocked, busy or aborted."""
-    aside = BoundedSession(session.sess_str, session.graph, self._creator.config)
+    aside = BoundedSession(
+      session.sess_str, session.graph, without_placement_log(self._creator.config))
     try:
       call_within(limit, "saving the last state", self._save_whole, aside)
-    except Exception as error:  # the task must leave after any error
+    except Exception as error:  # after any error, the task must still leave
       _log.error("the last state was not saved: %s", error_line(error))
     finally:
       aside.close()
@@ -303,7 +309,7 @@ class _LastHook(tf.train.SessionRunHook):
 
   def after_run(self, run_context, run_values):
     self._lifecycle.count()
-    if self._lifecycle.signum is not None and not self._lifecycle.ends_by_vote:
+    if self._lifecycle.signum is not None and self._lifecycle.settings.ends_by_vote is None:
       run_context.request_stop()
 
 
@@ -316,9 +322,13 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
     lifecycle: its `SessionLifecycle`.
   """
 
-  def __init__(self, lifecycle: SessionLifecycle, creator, hooks: Sequence[tf.train.SessionRunHook],
-               stop_grace_period_secs: float):
+  def __init__(self, lifecycle: SessionLifecycle, creator,
+               hooks: Sequence[tf.train.SessionRunHook]):
     """Creates the session; use `MonitoredTrainingSession`."""
+    graph, membership = tf.get_default_graph(), lifecycle.membership
+    if lifecycle.writes_graph:
+      check_constants(graph)
+    check_tensors(graph, "" if membership is None else membership.cluster.task.name)
     self.lifecycle = lifecycle
     self._creator = creator
     self._has_left = False
@@ -331,7 +341,9 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
         presence.take_over(lifecycle.membership.record.target)
         lifecycle.membership.start()
       lifecycle.prepare()
-      super().__init__(creator, [*hooks, _LastHook(lifecycle, creator)], stop_grace_period_secs)
+      with says_building(graph):  # the hooks and the scaffold add operations
+        super().__init__(creator, [*hooks, _LastHook(lifecycle, creator)],
+                         lifecycle.settings.stop_grace_period_secs)
     except BaseException as error:
       if creator.session is not None:
         creator.session.close()
@@ -373,7 +385,7 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
     self.__exit__(None if error is None else type(error), error, None)
 
   def save_last(self) -> None:
-    """The chief saves what came since its last checkpoint; nothing else ends."""
+    """Saves the steps since the chief's last checkpoint; nothing else ends."""
     self.lifecycle.save_last(self.call_inside)
 
   def leave_after_signal(self) -> None:
@@ -387,7 +399,7 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
     return self.run_step_fn(lambda step_context: function(self._creator.session))
 
   def _finish_steps(self, closing):
-    """Ends the steps beside the loop; `closing(type, error)` returns the function that closes."""
+    """Ends the steps beside the loop; `closing(type, error)` returns the closing function."""
     if self._has_left:
       return
     try:
@@ -426,5 +438,5 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
         self.call_inside(lambda session: [call(hook, session) for hook in self._lifecycle_hooks])
       except (tf.errors.OpError, RuntimeError) as error:
         if self._creator.session is None:
-          raise  # the recovery has failed, and there is no session to end well
+          raise  # the recovery has failed, so no session is left for a clean end
         _log.warning("at the end of training: %s", error)

@@ -1,14 +1,14 @@
-"""Restores what one lost ps had, and leaves the newer values of the other ps (`lost_only`).
+"""Restores the variables of a lost ps, and leaves the newer values of the other ps (`lost_only`).
 
-1. The session names the variables without a value: those are the ones that the ps had. Slots are
-   among them, since they lie where their variable lies, and so are shards of divided variables.
-2. Of the saver's operations only those run that assign these variables. A saver that restores
+1. The session names the variables without a value: the lost ps had them. Slots are among them,
+   because a slot lies on the task of its variable, and so are shards of divided variables.
+2. Only those of the saver's operations run that assign these variables. A saver that restores
    anything else, such as a table, cannot be divided: then everything is restored.
-3. What the saver leaves out gets its initial value.
+3. Variables that the saver leaves out get their initial values.
 
-The values of the job do not belong together after that: a part is as old as the checkpoint. Each
-variable is whole, and asynchronous workers read values of different ages at all times. Synchronous
-updates do not allow it.
+Afterwards the values of the job have different ages: those of this ps are as old as the checkpoint.
+Each variable is whole, and asynchronous workers read values of different ages at all times.
+Synchronous updates do not allow it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def restore_lost(session: tf.Session, saver: tf.train.Saver, checkpoint: str,
   assigns = find_assigns(session.graph, saver)
   if assigns is None:
     return False
-  found = [assigns[name] for name in names if name in assigns]
-  if found:
-    session.run(found, {saver.saver_def.filename_tensor_name: checkpoint})
+  restores = [assigns[name] for name in names if name in assigns]
+  if restores:
+    session.run(restores, {saver.saver_def.filename_tensor_name: checkpoint})
   others = [variable.initializer for variable in session.graph.get_collection(
     tf.GraphKeys.GLOBAL_VARIABLES) if variable.op.name in names and variable.op.name not in assigns]
   session.run(others)
@@ -52,11 +52,10 @@ def restore_lost(session: tf.Session, saver: tf.train.Saver, checkpoint: str,
 
 
 def find_assigns(graph: tf.Graph, saver: tf.train.Saver) -> Optional[Dict[str, tf.Operation]]:
-  """Returns the operations by which a saver restores variables, by name; None if there are others.
-  """
+  """Returns the saver's assignments by variable name, or None if it restores anything else."""
   if not saver.saver_def:
     return {}  # it restores nothing
-  found: Dict[str, tf.Operation] = {}
+  assigns: Dict[str, tf.Operation] = {}
   left: List[tf.Operation] = [graph.get_operation_by_name(saver.saver_def.restore_op_name)]
   seen = set()
   while left:
@@ -67,8 +66,8 @@ def find_assigns(graph: tf.Graph, saver: tf.train.Saver) -> Optional[Dict[str, t
     if op.type == "NoOp":
       left.extend(op.control_inputs)
     elif op.type in _ASSIGNS and op.inputs[0].op.type in _HANDLES:
-      found[op.inputs[0].op.name] = op
+      assigns[op.inputs[0].op.name] = op
     else:
-      _log.info("the saver restores %s (%s), which is no variable", op.name, op.type)
+      _log.info("the saver restores %s (%s), which is not a variable", op.name, op.type)
       return None
-  return found
+  return assigns

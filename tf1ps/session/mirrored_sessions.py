@@ -1,25 +1,36 @@
-"""Sessions of workers with mirrored variables (replication/all_reduce.py).
+"""Sessions of workers with mirrored variables (replication/mirrored_model.py).
 
 They differ from sessions on the variables of a ps:
 
-1. Each worker initialises its own variables, and only the chief restores. Then all run the
+1. Each worker initialises its own variables, and only the chief restores. Each heartbeat says with
+   which restore the task's session began. When those of all tasks say the same, all run the
    operations of `all_reduce_starts` together: they compare their graphs, and take the chief's
-   values.
-2. Each step needs every worker. A lost worker ends the runs of all others by an error that names
-   it.
-3. The servers remember the processes of a group, so a new session cannot recover. All workers must
-   be started again, and continue from the last checkpoint.
+   values. So no session of an earlier restore is left that could take a message of this one.
+2. Each step needs every worker. When a worker loses its session, the sessions of all others end:
+   they know by its heartbeat, or because its process is gone. They wait for its next process. Then
+   all workers begin again from the last checkpoint, the chief too: an update may be half made, and
+   another worker may be a step behind.
+3. After the last checkpoint, no worker needs a step any more: a worker that is started again has
+   done its part, and a chief that is started again needs no worker.
 """
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+import time
+from typing import Callable, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import LimitExceeded, ProbeResult, call_within
-from tf1ps.compat import error_line
-from tf1ps.replication import PEER_ERRORS, PeerLostError, all_reduce_starts, missing_tasks
+from tf1ps.cluster import BoundedSession, LimitExceeded, ProbeResult, call_within
+from tf1ps.compat import NEW_SESSION_ERRORS, TIMING, error_line, poll_pause
+from tf1ps.replication import (
+  PEER_ERRORS,
+  PeerLostError,
+  all_reduce_feed,
+  all_reduce_starts,
+  is_late_message,
+  missing_tasks,
+)
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, ControlError
 
 _HINT = "start all workers again; they go on from the last checkpoint"
@@ -30,64 +41,101 @@ def are_in(graph: tf.Graph) -> bool:
   return bool(all_reduce_starts(graph))
 
 
-def start(session: tf.Session, membership, limit: float) -> None:
-  """Gives this task's variables the chief's values; all workers run it together.
+def start(session: tf.Session, membership, limit: float, check: Callable[[], None]) -> None:
+  """Gives this task's variables the chief's values; all workers call it together.
 
-  Raises PeerLostError, naming the workers that did not join within `limit` seconds.
+  Args:
+    session: the session.
+    membership: this task's membership of the run.
+    limit: seconds until all other workers must have joined.
+    check: called in the wait; raises when the wait must end.
+
+  Raises:
+    PeerLostError: names the workers that did not join.
+    AbortedError: another worker has lost its session.
   """
+  until, feed = time.monotonic() + limit, all_reduce_feed(session.graph, membership.generation)
+  membership.begin_session()
+
   def run():
+    began = time.monotonic()
+    while _absent(membership):
+      time.sleep(poll_pause(time.monotonic() - began))
+      session.run([])  # raises the error of a session that was lost
     for operation in all_reduce_starts(session.graph):
-      session.run(operation)
+      session.run(operation, feed)
+
+  def goes_on():
+    check()
+    return time.monotonic() < until
 
   try:
-    call_within(limit, "starting together", run)
+    call_within(min(limit, TIMING.poll_interval), "starting together", run, extend=goes_on)
   except LimitExceeded as error:
-    members = _members(membership)
-    own = membership.cluster.task.name
-    missing = [task.name for task in membership.cluster.replicas if task.name != own
-               and (task.name not in members or not members[task.name].run)]
     raise PeerLostError("%s did not join the start within %.0f s (--start_timeout)" % (
-      ", ".join(missing) or "another worker", limit)) from error
+      ", ".join(_absent(membership)) or "another worker", limit)) from error
 
 
-def again() -> BaseException:
-  """Returns the error of a second session."""
-  return PeerLostError("the session of mirrored variables has ended: " + _HINT)
+def _absent(membership) -> List[str]:
+  """Returns the other workers whose session did not begin with the restore of this task's."""
+  members, mine = _members(membership), membership.heartbeat.get("session")
+  return [task.name for task in membership.cluster.replicas
+          if task.name != membership.cluster.task.name and not (
+            task.name in members and members[task.name].run
+            and members[task.name].session == mine)]
+
+
+def on_gone(session: BoundedSession, membership, before: Sequence[ProbeResult],
+            result: ProbeResult) -> bool:
+  """Ends a session that needs a task which is gone; returns whether the watch goes on.
+
+  It goes on if no worker needs the task any more, or if the task still runs: a busy task may
+  refuse a connection.
+  """
+  if not membership.is_over and lost(membership, before) is not None:
+    membership.unless_over(lambda: session.abort(
+      lambda: tf.errors.AbortedError(None, None, str(result))))
+  return not session.is_aborted
 
 
 def lost(membership, before: Sequence[ProbeResult]) -> Optional[BaseException]:
   """Returns an error that names all lost tasks, or None if each missing task has done its part.
 
   The first missing task may have ended because of another loss, so all tasks are examined. `before`
-  has the probe results, at the creation of the session, of the tasks that each step needs.
+  has the probe results, from the creation of the session, of the tasks that each step needs.
   """
-  gone = {one.task: one for one in missing_tasks(before)}
+  gone = {result.task: result for result in missing_tasks(before)}
   members = _members(membership)
-  found = []
-  for task in (one.task for one in before):
+  ends = []
+  for task in (result.task for result in before):
     member = members.get(task.name)
     state = member.state if member is not None else None
     # A restarted task fails only because its previous process was lost.
     is_again = task in gone and gone[task].is_up
     if state == MEMBER_FAILED and not is_again:
-      found.append("%s failed: %s" % (task.name, member.reason))
+      ends.append("%s %s" % (task.name, member.say_end(False)))
     elif task in gone and state != MEMBER_DONE:
-      found.append("lost " + str(gone[task]))
-  return PeerLostError("%s; %s" % ("; ".join(found), _HINT)) if found else None
+      ends.append("lost " + str(gone[task]))
+  return PeerLostError("%s; %s" % ("; ".join(ends), _HINT)) if ends else None
 
 
 def explain(membership, before: Sequence[ProbeResult], error: BaseException) -> BaseException:
-  """Returns the error to raise for an error of a run, which may come from a lost worker."""
-  if not isinstance(error, PEER_ERRORS):
+  """Returns an AbortedError for the error of a run if new sessions of all workers may succeed.
+
+  The error comes from a lost worker, or from a message of a worker's earlier session.
+  """
+  if is_late_message(error):
+    return tf.errors.AbortedError(None, None, error_line(error))
+  if isinstance(error, NEW_SESSION_ERRORS) or not isinstance(error, PEER_ERRORS):
     return error
-  return lost(membership, before) or PeerLostError(
-    "a step was ended by another worker (%s); %s" % (error_line(error), _HINT))
+  loss = lost(membership, before)
+  return error if loss is None else tf.errors.AbortedError(None, None, str(loss))
 
 
 def _members(membership) -> dict:
   """The last heartbeat of each task in this run, by the task's name."""
   try:
-    membership.heartbeat.beat()  # for the most recent states
+    membership.heartbeat.beat()  # to read the most recent states
   except ControlError:
     pass
   return {member.name: member for member in membership.heartbeat.members()

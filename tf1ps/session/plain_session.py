@@ -1,14 +1,14 @@
-"""`Session`, a drop-in for `tf.Session` where a program has nothing but plain sessions.
+"""`Session`, a drop-in for `tf.Session`, for programs that have only plain sessions.
 
 On the target of a `tf1ps.Server` it differs from TensorFlow's in this:
 
-1. It sees its own task, the ps, and the tasks that the graph names so far. TensorFlow's waits for
-   every task of the cluster, also for those that have ended.
+1. It sees its own task, the ps, and the tasks that the graph names so far. TensorFlow's session
+   waits for every task of the cluster, even for tasks that have ended.
 2. It starts when these tasks answer, or names the missing ones.
 3. Its task is present in the job, and the end of the program ends its part (presence.py).
 4. Its runs can be interrupted, and its close is bounded.
 
-On any other target it is a `tf.Session` with the fourth difference alone.
+On any other target only the fourth difference holds.
 """
 
 from __future__ import annotations
@@ -27,21 +27,25 @@ from tf1ps.cluster import (
   record_of,
   wait_for_tasks,
 )
-from tf1ps.compat import lock_counts
-from tf1ps.session import limits, presence, unplaced
+from tf1ps.compat import DropIn, lock_counts
+from tf1ps.graph import TooLargeError, find_too_large, needed_ops, ops_of
+from tf1ps.session import packing, presence, unplaced
+from tf1ps.session import settings as settings_lib
 
 
-class Session(BoundedSession):
+class Session(BoundedSession, metaclass=DropIn):
   """A `tf.Session` that starts within a limit, and whose task is present in its job."""
+
+  _replaces = tf.Session
 
   def __init__(self, target: str = "", graph: Optional[tf.Graph] = None,
                config: Optional[tf.ConfigProto] = None, *,
-               start_timeout: float = limits.START_TIMEOUT):
+               start_timeout: float = settings_lib.START_TIMEOUT):
     """Creates the session, like `tf.Session`.
 
     Args:
       target: the target of this process's server; "" runs in this process.
-      graph: the graph; None: the default one.
+      graph: the graph; None: the default graph.
       config: a `tf.ConfigProto`.
       start_timeout: seconds until the tasks that the session sees must answer.
 
@@ -52,8 +56,9 @@ class Session(BoundedSession):
     """
     record = record_of(target) if target else None
     self._presence, self._record, self._seen_version = None, record, -1
+    self._too_large = {}
     if record is not None:
-      target = record.target  # by its address it would cost calls
+      target = record.target  # an address would cost more calls
       config = _with_filters(config, record, graph or tf.get_default_graph())
       others = [task for task in record.cluster.tasks() if task.name != record.cluster.task.name
                 and filters_show_task(config.device_filters, task)]
@@ -63,22 +68,33 @@ class Session(BoundedSession):
         check_versions(record.cluster.task, [task for task in others if task.job == "ps"])
       except VersionError:
         if self._presence is not None:
-          self._presence.go_through_keeper()
+          self._presence.go_through_control_task()
         raise
     super().__init__(target, graph, config)
     if self._presence is not None:
       self._presence.watch(self)
 
   def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
-    """Like `tf.Session.run`."""
+    """Like `tf.Session.run`; raises TooLargeError for a tensor larger than any message can be."""
     if self._record is not None and self.graph.version != self._seen_version:
       unplaced.place_unplaced(self.graph, self._record.cluster)
+      packing.pack_once(self.graph, self._record.cluster)
       lock_counts(self.graph)
+      self._too_large = find_too_large(self.graph, self._record.cluster.task.name)
       self._seen_version = self.graph.version
+    if self._too_large:
+      self._check(fetches)
     result = super().run(fetches, feed_dict, options, run_metadata)
     if self._presence is not None:
       self._presence.count_run()
     return result
+
+  def _check(self, fetches):
+    leaves = tf.nest.flatten(fetches, expand_composites=True)
+    items = [self.graph.as_graph_element(leaf) for leaf in leaves]
+    for op in needed_ops(ops_of(items)):
+      if op in self._too_large:
+        raise TooLargeError(self._too_large[op])
 
 
 def _with_filters(config: Optional[tf.ConfigProto], record: ServerRecord,
@@ -86,6 +102,8 @@ def _with_filters(config: Optional[tf.ConfigProto], record: ServerRecord,
   filtered = tf.ConfigProto()
   if config is not None:
     filtered.CopyFrom(config)
+  if record.logs_placement:
+    filtered.log_device_placement = True
   if not filtered.device_filters:
     cluster = record.cluster
     names = make_device_filters(graph, cluster)

@@ -1,17 +1,19 @@
 """The presence in its job of a task that has no `MonitoredTrainingSession` and no `Supervisor`.
 
-Its program opens plain sessions on its server, or none at all. The other tasks still need to know
-that it is there, and how it ended:
+Its program opens plain sessions on its server, or no session at all. The other tasks still need to
+know that the task is there, and how it ended:
 
 1. A worker sends heartbeats from its first plain session on (plain_session.py), with a count of its
-   runs; where `follow_servers` was called, from the moment that it makes its server.
-2. When the code of its program ends, a worker reports so, also if it never had a session, because
-   it found nothing left to do. The chief waits for the other workers, and releases the ps.
-3. A ps that opens a plain session has code of its own where others wait in `Server.join`, such as
-   one dequeue per worker. A thread watches the job for it. When the job has ended and the code does
-   not, its session ends the process: with 0, or with the error of a job that failed.
+   runs; after `follow_servers`, from the moment that it makes its server.
+2. When the code of its program ends, a worker reports that, even if it never had a session because
+   nothing was left to do. The chief waits for the other workers, and releases the ps.
+3. A ps that opens a plain session runs code of its own in place of `Server.join`, such as a dequeue
+   per worker. A thread watches the job. If the job has ended and the code has not, the session ends
+   the process: with 0, or with the error of a failed job.
+4. A ps may only sleep in place of `Server.join`. After `follow_servers`, a thread watches the job,
+   too, and ends the process.
 
-A `MonitoredTrainingSession` or `Supervisor` on the same server takes this over, and so does
+A `MonitoredTrainingSession` or `Supervisor` on the same server takes the presence over, and so does
 `Server.join`. A session that does not end the job hands it back (`hand_back`).
 """
 
@@ -22,11 +24,12 @@ import threading
 import weakref
 from typing import Callable, Dict, Optional
 
-from tf1ps.cluster import JobLostError, ServerRecord, on_server, wait_for_tasks
-from tf1ps.compat import error_line
-from tf1ps.session import ending, limits, process_end
+from tf1ps.cluster import JobLostError, ServerRecord, leave_now, on_server, wait_for_tasks
+from tf1ps.compat import EXIT_FAILED, TIMING
+from tf1ps.session import ending, process_end
 from tf1ps.session import membership as membership_lib
-from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, MEMBER_TRAINING, wait_for_end
+from tf1ps.session import settings as settings_lib
+from tf1ps.state import MEMBER_TRAINING, wait_for_end
 
 _log = logging.getLogger("tf1ps")
 # By the server's target. A process global, because a plain session has nothing but the target.
@@ -35,7 +38,7 @@ _lock = threading.Lock()
 
 
 def be_present(record: ServerRecord) -> Optional["Presence"]:
-  """Returns the presence of this process's task; None if another session takes care of it."""
+  """Returns the presence of this process's task; None if a session or `join` has taken it over."""
   with _lock:
     if record.target not in _present:
       is_worker = record.cluster.task in record.cluster.replicas
@@ -44,7 +47,7 @@ def be_present(record: ServerRecord) -> Optional["Presence"]:
 
 
 def take_over(target: str) -> None:
-  """Ends the presence of a task, without a report: from here on another session takes care."""
+  """Ends the presence of a task without a report, because a session or `join` takes it over."""
   with _lock:
     before = _present.get(target)
     _present[target] = None
@@ -57,8 +60,8 @@ def hand_back(membership: membership_lib.Membership, save_last: Callable[[], Non
   """Makes a task present by the membership of its last session.
 
   Args:
-    membership: it goes on, so that the others see one run.
-    save_last: saves what came after that session; the chief calls it after the others' end.
+    membership: the membership, which goes on so that the others see a single run.
+    save_last: saves the steps after that session; the chief calls it after the others' end.
     expects_all: whether a worker that never joins fails the job.
   """
   with _lock:
@@ -67,17 +70,12 @@ def hand_back(membership: membership_lib.Membership, save_last: Callable[[], Non
 
 
 def follow_servers() -> None:
-  """Makes a worker present from the moment that it makes its server; for servers made later."""
-  on_server(made=_follow)
-
-
-def _follow(record: ServerRecord) -> None:
-  if record.cluster.task in record.cluster.replicas:
-    be_present(record)
+  """Makes the task of each server present as soon as the server is made, from here on."""
+  on_server(made=be_present)
 
 
 class Presence(process_end.Endable):
-  """The presence of a task in its job."""
+  """A task's presence in its job, which ends with the process."""
 
   def count_run(self) -> None:
     """Counts a run of a session: the chief waits for a worker as long as it makes runs."""
@@ -89,12 +87,12 @@ class Presence(process_end.Endable):
     """Ends without a report."""
     raise NotImplementedError
 
-  def go_through_keeper(self) -> None:
+  def go_through_control_task(self) -> None:
     """Reports through the server of the task that keeps the heartbeats, from here on."""
 
 
 class WorkerPresence(Presence):
-  """The heartbeats of a worker, the chief included, and the report of its end."""
+  """The heartbeats of a worker or the chief, and the report of its end."""
 
   def __init__(self, record: ServerRecord,
                membership: Optional[membership_lib.Membership] = None,
@@ -105,8 +103,8 @@ class WorkerPresence(Presence):
     self._runs = 0
     process_end.register(self)
 
-  def go_through_keeper(self) -> None:
-    self._membership.heartbeat.go_through_keeper()
+  def go_through_control_task(self) -> None:
+    self._membership.heartbeat.go_through_control_task()
 
   def count_run(self) -> None:
     self._runs += 1
@@ -117,7 +115,7 @@ class WorkerPresence(Presence):
     self._membership.stop()
 
   def end_with_process(self, error: Optional[BaseException]) -> None:
-    """Reports the end. The chief waits for the others before, and releases the ps.
+    """Reports the end of this task; the chief first waits for the others, and releases the ps.
 
     Raises JobFailedError if another task of the job failed or is lost; TaskUnavailableError if the
     task that keeps the reports never came.
@@ -126,20 +124,19 @@ class WorkerPresence(Presence):
     membership = self._membership
     try:
       if error is not None:
-        membership.report(MEMBER_FAILED, "%s: %s" % (type(error).__name__, error_line(error)))
+        ending.report_error(membership, error)
         return
       problems = []
-      if membership.heartbeat.silence is None:  # this program ended before the ps has come
-        wait_for_tasks([membership.cluster.control_task], limits.START_TIMEOUT,
+      if membership.heartbeat.silence is None:  # this program has ended before the ps came
+        wait_for_tasks([membership.cluster.control_task], settings_lib.START_TIMEOUT,
                        "the end of this task cannot be reported")
       if membership.is_chief:
-        problems = ending.wait_for_workers(membership, limits.END_TIMEOUT, lambda: None,
+        problems = ending.wait_for_workers(membership, settings_lib.END_TIMEOUT, lambda: None,
                                            self._expects_all)
         self._save_last()
         if not membership.run_id:
           membership.claim_run()
-        membership.release(failed=bool(problems))
-      membership.report(MEMBER_FAILED if problems else MEMBER_DONE, "; ".join(problems))
+      ending.report_part(membership, problems)
     finally:
       membership.stop()
     if problems:
@@ -147,18 +144,21 @@ class WorkerPresence(Presence):
 
 
 class PsPresence(Presence):
-  """The watch of a job for a ps whose program has sessions of its own."""
+  """Watches the job for a ps whose program does not wait in `Server.join`."""
 
   def __init__(self, record: ServerRecord):
     self._sessions = weakref.WeakSet()
+    self._sleeps = True  # the program has had no session
     self._lost: Optional[JobLostError] = None
     self._has_ended, self._given_way = threading.Event(), threading.Event()
+    self._code_has_ended = threading.Event()
     self._thread = threading.Thread(
       target=self._watch_job, args=(record,), daemon=True, name="tf1ps: end of the job")
     self._thread.start()
     process_end.register(self)
 
   def watch(self, session) -> None:
+    self._sleeps = False
     self._sessions.add(session)
     if self._has_ended.is_set():
       session.abort(self._make_error)
@@ -168,16 +168,19 @@ class PsPresence(Presence):
     self._given_way.set()
 
   def end_with_process(self, error: Optional[BaseException]) -> None:
-    """Serves until the job has ended: the chief may not have saved yet.
+    """After a session, serves until the job has ended: the chief may not have saved yet.
 
     Raises JobLostError if the job ended without a release, or failed.
     """
-    if error is None:
+    self._code_has_ended.set()
+    if error is None and not self._sleeps:
       self._thread.join()
       if self._lost is not None:
         raise self._lost
 
   def _watch_job(self, record):
+    if self._given_way.wait(TIMING.join_limit if self._sleeps else 0.0):
+      return  # it is in `join`
     line = ""
     try:
       line = wait_for_end(record, self._given_way, has_sessions=True)
@@ -186,10 +189,14 @@ class PsPresence(Presence):
     if self._given_way.is_set():
       return
     self._has_ended.set()
-    if any(one.is_running for one in self._sessions):
+    if any(session.is_running for session in self._sessions):
       _log.warning("%s. This ps ends the session run in which it still waits, and leaves", line)
     for session in list(self._sessions):
       session.abort(self._make_error)
+    # Another task of this process may still have work to do.
+    if self._sleeps and len(_present) == 1 and not self._code_has_ended.is_set():
+      leave_now(0 if self._lost is None else EXIT_FAILED,
+                "%s. The code of this ps goes on without a session: leaving" % line)
 
   def _make_error(self):
     return SystemExit(0) if self._lost is None else JobLostError(str(self._lost))

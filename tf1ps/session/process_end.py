@@ -1,14 +1,14 @@
-"""Ends what a program leaves open when its code has ended.
+"""Ends the sessions that a program leaves open when its code has ended.
 
 Many programs end with `print("done")`, and never close their session or stop their Supervisor. Bare
 TensorFlow then leaves the ps behind. Here each open session is registered, and ends when the code
 of the program ends: the chief waits for the other workers, saves, and releases the ps; another
 worker reports its end.
 
-`end_open_sessions` does this. A caller that runs the code of a program calls it when that code has
-ended. Else a thread calls it: it waits for the end of the main thread. (A function of `atexit`
-would come too late: by then Python 3.12 starts no thread.) The thread cannot see the code of a
-`sys.exit(code)`, and counts it as success.
+`end_open_sessions` does this. A caller that runs a program's code calls it after that code. Else a
+thread calls it after the end of the main thread. (A function of `atexit` would come too late: by
+then Python 3.12 starts no thread.) The thread cannot see the code of a `sys.exit(code)`, and counts
+it as success.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from tf1ps.cluster import leave_now
 from tf1ps.compat import error_line
 
 _log = logging.getLogger("tf1ps")
-_open: List["Endable"] = []  # a process global: what ends with the process
+_open: List["Endable"] = []  # a process global
 _lock = threading.Lock()
 _watch: Optional[threading.Thread] = None
 
 
 class Endable:
-  """A thing that ends with the process at the latest."""
+  """A session or presence that ends with the process at the latest."""
 
   def end_with_process(self, error: Optional[BaseException]) -> None:
-    """Ends it; `error` is the one that ended the program's code, or None. May raise."""
+    """Ends this session or presence; `error` ended the program's code, or is None. May raise."""
     raise NotImplementedError
 
 
-def register(one: Endable) -> None:
-  """Ends `one` when the code of the program ends. What comes last ends first."""
+def register(session: Endable) -> None:
+  """Ends a session when the code of the program ends. A later session ends first."""
   global _watch
   with _lock:
-    _open.append(one)
+    _open.append(session)
     if _watch is None or not _watch.is_alive():  # a forked process has no thread of its parent
       _watch = threading.Thread(target=_end_after_main, name="tf1ps: end of the process")
       _watch.start()
 
 
-def forget(one: Endable) -> None:
-  """Has the end of the process leave `one` alone."""
+def forget(session: Endable) -> None:
+  """Takes back `register`."""
   with _lock:
-    _open[:] = [other for other in _open if other is not one]
+    _open[:] = [other for other in _open if other is not session]
 
 
 def end_open_sessions(error: Optional[BaseException] = None) -> None:
-  """Ends everything that is still open.
+  """Ends every session that is still open.
 
   Args:
-    error: what ended the code of the program: an exception, a SystemExit, or None.
+    error: the exception or SystemExit that ended the code of the program, or None.
 
   Raises:
     JobFailedError: this task did its part, but another task of the job failed or is lost.
@@ -69,9 +69,9 @@ def end_open_sessions(error: Optional[BaseException] = None) -> None:
     with _lock:
       if not _open:
         break
-      one = _open.pop()
+      session = _open.pop()
     try:
-      one.end_with_process(error)
+      session.end_with_process(error)
     except BaseException as problem:
       if raised is None and problem is not error:
         raised = problem
@@ -82,7 +82,7 @@ def end_open_sessions(error: Optional[BaseException] = None) -> None:
 
 def _end_after_main():
   threading.main_thread().join()
-  # Python has printed an error that nothing caught. In an interactive session it may be an old one.
+  # An uncaught error, which Python has printed. In an interactive session it may be an old error.
   error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
   try:
     end_open_sessions(error)

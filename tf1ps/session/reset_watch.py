@@ -6,7 +6,7 @@ A reset (state/reset.py) first writes a record that it begins. Then
 2. the creator of the next session answers the reset, and waits until it is done (`wait`);
 3. the chief restores the last checkpoint, as after the loss of a ps.
 
-A step may miss its variables before the heartbeat finds the record: `explain` gives the reason.
+A step may miss its variables before the heartbeat reads the record: `explain` gives the reason.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from typing import Callable, Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import TIMING
+from tf1ps.compat import LOST_STATE_ERRORS, TIMING
 from tf1ps.state import (
-  GUARD_RESET,
   ControlError,
   ControlRecord,
   Heartbeat,
@@ -31,30 +30,30 @@ _log = logging.getLogger("tf1ps")
 
 
 class ResetWatch:
-  """Watches for resets of one container, for one session after another."""
+  """Watches for resets of a container, for each session in turn."""
 
   def __init__(self, heartbeat: Heartbeat,
                read: Callable[[], Dict[str, ControlRecord]], container: str):
-    """Creates the watch; `read` reads the control records, including those of resets."""
+    """Creates the watch; `read` returns the control records, with those of resets."""
     self._heartbeat, self._read, self._container = heartbeat, read, container
-    self._known: Optional[ResetNotice] = None  # the last one before the session began
-    self._callback: Optional[Callable[[str], None]] = None
+    self._known: Optional[ResetNotice] = None  # the last notice before the session began
+    self._callback: Optional[Callable[[BaseException], None]] = None
     self._has_said = False  # of this session
 
-  def begin(self, callback: Optional[Callable[[str], None]]) -> None:
+  def begin(self, callback: Optional[Callable[[BaseException], None]]) -> None:
     """Begins to watch for a new session, or ends the watch (None).
 
-    A reset of the container under this session calls `callback` with a sentence.
+    After a reset of the container, `callback` gets an AbortedError.
     """
     self._known = None if callback is None else self._last()
     self._callback = callback
     self._has_said = False
 
   def look(self, records: Dict[str, ControlRecord]) -> None:
-    """Looks for a reset in the control records; calls the callback at a reset."""
+    """Calls the callback if the control records have a new reset."""
     known, callback = self._known, self._callback
     if None not in (known, callback) and reset_notice(records, self._container) != known:
-      callback(self._say())
+      callback(self._lost())
 
   def wait(self, limit: float, interrupted: Callable[[], None]) -> None:
     """Waits for the end of a current reset; raises ControlError.
@@ -63,41 +62,40 @@ class ResetWatch:
     as dead. `interrupted` raises to end the wait.
     """
     until = time.monotonic() + max(limit, TIMING.reset_wait)
-    found = self._last()
-    while not found.done and time.monotonic() < until:
-      self._heartbeat.set(reset=found.token)
+    notice = self._last()
+    while not notice.done and time.monotonic() < until:
+      self._heartbeat.set(reset=notice.token)
       self._heartbeat.beat()
       interrupted()
       time.sleep(TIMING.fast_poll_interval)
-      found = self._last()
+      notice = self._last()
 
   def explain(self, error: BaseException) -> BaseException:
     """Returns an AbortedError for an error that a reset caused, else the error itself."""
     if self._known is None or not _may_be_a_reset(error):
       return error
     try:
-      found = self._last()
+      notice = self._last()
     except ControlError:
       return error
-    if found == self._known and found.done:
+    if notice == self._known and notice.done:
       return error
-    return tf.errors.AbortedError(None, None, self._say())
+    return self._lost()
 
   def _last(self) -> ResetNotice:
     return reset_notice(self._read(), self._container)
 
-  def _say(self) -> str:
+  def _lost(self) -> tf.errors.AbortedError:
     text = "%s was reset" % (
       "container %s" % self._container if self._container else "the default container")
     if not self._has_said:
       self._has_said = True
       _log.warning("%s: this session ends", text)
-    return text
+    return tf.errors.AbortedError(None, None, text)
 
 
 def _may_be_a_reset(error) -> bool:
-  # OutOfRange: a queue that a run waited for was closed.
-  if isinstance(error, (tf.errors.FailedPreconditionError, tf.errors.NotFoundError,
-                        tf.errors.OutOfRangeError)):
-    return True
-  return isinstance(error, tf.errors.InvalidArgumentError) and GUARD_RESET in error.message
+  # InvalidArgument: a step found its container reset; OutOfRange: a queue that a run waited for was
+  # closed.
+  return isinstance(
+    error, LOST_STATE_ERRORS + (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError))

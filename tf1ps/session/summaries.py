@@ -1,4 +1,4 @@
-"""Summaries and step rates in event files, without a fetch of the global step per step.
+"""Summaries and step rates in event files, without a fetch of the global step at each step.
 
 `SummarySaver` runs the scaffold's summary operation after a number of the chief's own steps or of
 seconds. `StepCounter` logs and writes the global steps per second. Both take the global step from
@@ -8,31 +8,54 @@ the tracker.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from typing import Optional, Set
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
-from tf1ps.compat import error_line
+from tf1ps.compat import TIMING, error_line
 from tf1ps.graph import definition_without, large_constants
 
 _log = logging.getLogger("tf1ps")
 _failed: Set[str] = set()  # a process global: directories whose event file could not be written
 
 
-def write_summary(directory: str, summary, step: int) -> None:
+def write_summary(directory: str, summary: tf.Summary, step: Optional[int]) -> None:
   """Adds a summary to the event file of a directory; an error never ends the task.
 
-  The writer of TensorFlow 2 raises the error of an earlier write, such as one on a full disk. A
-  later summary then begins a new file.
+  The writer of TensorFlow 2 raises the error of an earlier write, such as "disk full". A later
+  summary then begins a new file.
   """
   _try(directory, lambda writer: writer.add_summary(summary, step))
 
 
 def flush_summaries(directory: str) -> None:
-  """Writes what the event file of a directory still lacks; an error never ends the task."""
+  """Flushes the event file of a directory; an error never ends the task."""
   _try(directory, lambda writer: writer.flush())
+
+
+def write_graph(writer: tf.summary.FileWriter, graph: tf.Graph) -> None:
+  """Adds a graph and its meta graph to an event file, without the graph's large constants."""
+  definition = definition_without(graph, large_constants(graph))
+  for content in (dict(graph_def=definition.SerializeToString()),
+                  dict(meta_graph_def=tf.MetaGraphDef(graph_def=definition).SerializeToString())):
+    writer.add_event(tf.Event(wall_time=time.time(), **content))
+
+
+def begin_event_file(writer: tf.summary.FileWriter) -> None:
+  """Ends the writer's event file, and begins a new file.
+
+  An event file's name has the second of its start. TensorFlow overwrites a file of the same second,
+  so this waits for the next second.
+  """
+  writer.close()
+  until = time.monotonic() + 2.0
+  while time.monotonic() < until and tf.gfile.Glob(
+      os.path.join(writer.get_logdir(), "events.out.tfevents.%010d.*" % time.time())):
+    time.sleep(TIMING.local_poll_interval)
+  writer.reopen()
 
 
 def _try(directory, function) -> None:
@@ -47,24 +70,22 @@ def _try(directory, function) -> None:
 
 
 class GraphWriter(tf.train.SessionRunHook):
-  """Writes a graph with large constants to the events, without them.
+  """Writes a graph with large constants to the event file, without these constants.
 
   Otherwise the first writer of a summary writes the graph, as TensorFlow does.
   """
 
   def __init__(self, directory: str):
-    """Creates the hook; it stands before those that write to the event files of the directory."""
+    """Creates the hook; it stands before the hooks that write to the directory's event file."""
     self._directory = directory
 
   def begin(self):
     graph = tf.get_default_graph()
-    large = large_constants(graph)
-    if not large:
+    if not large_constants(graph):
       return
     with tf.Graph().as_default():  # a new writer writes the default graph
       writer = tf.summary.FileWriterCache.get(self._directory)
-    writer.add_event(tf.Event(
-      wall_time=time.time(), graph_def=definition_without(graph, large).SerializeToString()))
+    write_graph(writer, graph)
 
 
 class SummarySaver(tf.train.SessionRunHook):
@@ -72,17 +93,17 @@ class SummarySaver(tf.train.SessionRunHook):
 
   def __init__(self, tracker: GlobalStepTracker, scaffold: tf.train.Scaffold,
                directory: str, save_steps: Optional[int] = None, save_secs: Optional[float] = None):
-    """Creates the hook; `tracker` stands before it. Give one of the two intervals.
+    """Creates the hook; `tracker` stands before it. Give exactly one of the two intervals.
 
     Args:
       tracker: tracks the global step.
-      scaffold: the hook runs its `summary_op`, if it has one.
+      scaffold: its `summary_op` makes the summaries; None there: no summaries.
       directory: the directory of the event files.
       save_steps: own steps between two summaries, or None.
       save_secs: seconds between two summaries, or None.
     """
     if (save_secs is None) == (save_steps is None):
-      raise ValueError("give save_steps or save_secs, one of them; got %r and %r" % (
+      raise ValueError("give either save_steps or save_secs; got %r and %r" % (
         save_steps, save_secs))
     self._tracker, self._scaffold, self._directory = tracker, scaffold, directory
     self._save_steps, self._save_secs = save_steps, save_secs
@@ -121,7 +142,8 @@ class StepCounter(tf.train.SessionRunHook):
   def __init__(self, tracker: GlobalStepTracker, every_steps: int, directory: Optional[str] = None):
     """Creates the hook; `tracker` stands before it.
 
-    Two rates are at least `every_steps` global steps apart. Without a directory none is written.
+    Two rates are at least `every_steps` global steps apart. Without a directory they are only
+    logged.
     """
     if every_steps < 1:
       raise ValueError("every_steps must be at least 1, got %r" % (every_steps,))

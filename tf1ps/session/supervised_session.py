@@ -1,17 +1,17 @@
 """A `tf.Session` that recovers: it makes its runs in a `MonitoredSession`.
 
 Programs with a Supervisor hand their session to `saver.save`, `start_queue_runners`,
-`tensor.eval(session=...)` and `with session:`, which take a `tf.Session` and no MonitoredSession.
-`SupervisedSession` is one for them. It has no session of TensorFlow's own:
+`tensor.eval(session=...)` and `with session:`, which take a `tf.Session` but not a
+MonitoredSession. `SupervisedSession` is a `tf.Session` that opens no session of its own:
 
 1. A run in the thread that made the session is a run of the MonitoredSession, with its hooks, its
    count of steps, and its recovery.
 2. A run in another thread is a run of the session inside. During a recovery it waits for the new
    session.
-3. When a replica of synchronous training has left, training ends for all: a further update would
-   lack its gradient. The others may be in a step then, as their programs count steps. Such a step
-   returns what was fetched before in place of its update, and `should_stop` turns true. A program
-   that still makes steps after a minute gets the OutOfRangeError.
+3. When a replica of synchronous training has left, training ends for all, because a further update
+   would lack its gradient. The other programs count steps, so they may be in a step then. This step
+   changes nothing and returns the last fetched values, and `should_stop` turns true. A program that
+   still makes steps after a minute gets the OutOfRangeError.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
     """Creates the session; `Supervisor.prepare_or_wait_for_session` does it.
 
     Args:
-      monitored: the session that makes the runs, of this thread.
+      monitored: the session that makes the runs of this thread.
       graph: its graph.
       recovery_limit: seconds that a run of another thread waits for a new session.
       request_stop: has the Supervisor's threads end; called where the process ends the session.
@@ -55,7 +55,7 @@ class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
     self._thread = threading.current_thread()
     self._entered = []
     self._last = None  # the fetches of the last run, and their values
-    self._ended_at: Optional[float] = None  # when another replica had ended training
+    self._ended_at: Optional[float] = None  # monotonic time: another replica had ended training
     self._has_closed = False
     process_end.register(self)
 
@@ -81,18 +81,18 @@ class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
     if threading.current_thread() is not self._thread:
       return self._beside(lambda session: session.run(fetches, feed_dict, options, run_metadata))
 
-    def run_one(one):
-      return self._monitored.run(one, feed_dict, options, run_metadata)
+    def run_inside(fetch):
+      return self._monitored.run(fetch, feed_dict, options, run_metadata)
 
     try:
-      values = run_one(fetches)
+      values = run_inside(fetches)
     except tf.errors.OutOfRangeError as error:
-      return self._run_after_end(fetches, run_one, error)
+      return self._run_after_end(fetches, run_inside, error)
     self._last = fetches, values
     return values
 
-  def _run_after_end(self, fetches, run_one, error):
-    """Returns the values of a step after another replica has ended training; raises other ends."""
+  def _run_after_end(self, fetches, run_inside, error):
+    """Returns values for a step after another replica's end of training; raises other errors."""
     now = time.monotonic()
     if not is_end_of_replicas(error) or now - (self._ended_at or now) > self._recovery_limit:
       raise error
@@ -105,16 +105,16 @@ class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
     if type(before) is not type(fetches) or len(tf.nest.flatten(before)) != len(wanted):
       values = tf.nest.map_structure(lambda unused: None, fetches)
 
-    def run_or_take(one, value):
+    def run_or_take(fetch, value):
       try:
-        return run_one(one)
+        return run_inside(fetch)
       except tf.errors.OutOfRangeError as problem:
         if is_end_of_replicas(problem):
           return value
         raise
 
     return tf.nest.pack_sequence_as(fetches, [
-      run_or_take(one, value) for one, value in zip(wanted, tf.nest.flatten(values))])
+      run_or_take(fetch, value) for fetch, value in zip(wanted, tf.nest.flatten(values))])
 
   def make_callable(self, fetches, feed_list=None, accept_options=False):
     """Like `tf.Session.make_callable`; each call is a `run`."""
@@ -156,7 +156,7 @@ class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
       self.end(error)
 
   def save_last(self) -> None:
-    """The chief saves what came since its last checkpoint."""
+    """Saves the steps since the chief's last checkpoint."""
     if not self._has_closed:
       self._monitored.save_last()
 

@@ -1,15 +1,14 @@
 """`tf1ps.Supervisor`, a drop-in for `tf.train.Supervisor`.
 
-The same arguments, methods and default operations. Its session is that of a
-`MonitoredTrainingSession`, with the same start, run, recovery and end. It differs from TensorFlow's
-in this:
+It has the same arguments, methods and default operations. Its session starts, runs, recovers and
+ends like that of a `MonitoredTrainingSession`. It differs from TensorFlow's in this:
 
 1. It starts when the cluster is ready, or names the missing tasks. The live state of the servers is
    kept when a chief comes back. A worker is ready within a second of the chief.
 2. A run is made again in a new session when a ps was lost and has come back.
 3. `stop` is bounded, and the chief saves after the last step. When the session is closed, or else
-   when the program's code ends, the chief waits for the other workers, saves what they did, and
-   releases the ps; the other workers report their end. A program may leave with neither.
+   when the program's code ends, the chief waits for the other workers, saves their steps, and
+   releases the ps; the other workers report their end. A program need call neither.
 4. A `SyncReplicasOptimizer` of the graph is joined, watched and left without a hook, whatever the
    program gives as `local_init_op` and `ready_for_local_init_op`.
 5. An error of a summary is logged once; training goes on.
@@ -22,20 +21,34 @@ import logging
 import os
 import threading
 import time
-from typing import Callable, List, Optional
+from typing import (
+  Any,
+  Callable,
+  ContextManager,
+  Dict,
+  Iterable,
+  Iterator,
+  List,
+  Mapping,
+  Optional,
+  Sequence,
+  Union,
+)
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import GlobalStepTracker, latest_checkpoint
+from tf1ps.checkpoint import GlobalStepTracker, find_global_step, latest_checkpoint
 from tf1ps.cluster import latest_record
 from tf1ps.compat import TIMING, error_line, operations_of
 from tf1ps.pipeline import Coordinator, start_queue_runners
 from tf1ps.replication import sync_optimizers
-from tf1ps.session import initialise, limits, monitored_session, supervised_session
+from tf1ps.session import initialise, monitored_session, packing, summaries, supervised_session
+from tf1ps.session import settings as settings_lib
+from tf1ps.session.settings import Interval, SessionSettings
 
 _log = logging.getLogger("tf1ps")
 _BY_TASK = monitored_session.IS_CHIEF_BY_TASK
-_USE_DEFAULT = 0  # TensorFlow's value of Supervisor.USE_DEFAULT
+_USE_DEFAULT: Any = 0  # TensorFlow's value of Supervisor.USE_DEFAULT
 
 
 class Supervisor:
@@ -46,48 +59,55 @@ class Supervisor:
     is_chief: whether this task initialises, saves and ends the job.
     coord: the `tf1ps.Coordinator` of the threads of `loop` and `start_queue_runners`.
     init_op, init_feed_dict, ready_op, ready_for_local_init_op, local_init_op, summary_op, saver,
-      global_step, summary_writer, save_summaries_secs, save_model_secs: the values in use; None
-      where there is none. Only the chief has a summary_writer and the two intervals.
+      global_step, summary_writer, save_summaries_secs, save_model_secs: the values in use, or None.
+      Only the chief has a summary_writer and the two intervals.
     save_path: the path of checkpoints before "-STEP"; None without a logdir.
-    session_manager: the given one, or one of the same operations, for programs that look at it. The
-      Supervisor creates its session without it.
+    session_manager: the given manager, or a manager of the same operations, for programs that read
+      it. The Supervisor creates its session without it.
   """
 
   USE_DEFAULT = _USE_DEFAULT
 
-  def __init__(self, graph: Optional[tf.Graph] = None, ready_op=_USE_DEFAULT,
-               ready_for_local_init_op=_USE_DEFAULT, is_chief: bool = _BY_TASK,
-               init_op=_USE_DEFAULT, init_feed_dict=None, local_init_op=_USE_DEFAULT,
-               logdir: Optional[str] = None, summary_op=_USE_DEFAULT, saver=_USE_DEFAULT,
-               global_step=_USE_DEFAULT, save_summaries_secs: float = 120,
-               save_model_secs: float = 600, recovery_wait_secs: float = 30,
-               stop_grace_secs: float = 120, checkpoint_basename: str = "model.ckpt",
-               session_manager=None, summary_writer=_USE_DEFAULT,
-               init_fn: Optional[Callable] = None,
-               local_init_run_options=None, *, start_timeout: float = limits.START_TIMEOUT,
-               end_timeout: float = limits.END_TIMEOUT,
+  def __init__(self, graph: Optional[tf.Graph] = None,
+               ready_op: Optional[tf.Tensor] = _USE_DEFAULT,
+               ready_for_local_init_op: Optional[tf.Tensor] = _USE_DEFAULT,
+               is_chief: bool = _BY_TASK, init_op: Optional[tf.Operation] = _USE_DEFAULT,
+               init_feed_dict: Optional[Mapping[tf.Tensor, Any]] = None,
+               local_init_op: Optional[tf.Operation] = _USE_DEFAULT,
+               logdir: Optional[str] = None, summary_op: Optional[tf.Tensor] = _USE_DEFAULT,
+               saver: Optional[tf.train.Saver] = _USE_DEFAULT,
+               global_step: Optional[tf.Variable] = _USE_DEFAULT,
+               save_summaries_secs: float = 120, save_model_secs: float = 600,
+               recovery_wait_secs: float = 30, stop_grace_secs: float = 120,
+               checkpoint_basename: str = "model.ckpt",
+               session_manager: Optional[tf.train.SessionManager] = None,
+               summary_writer: Optional[tf.summary.FileWriter] = _USE_DEFAULT,
+               init_fn: Optional[Callable[[tf.Session], Any]] = None,
+               local_init_run_options: Optional[tf.RunOptions] = None, *,
+               start_timeout: float = settings_lib.START_TIMEOUT,
+               end_timeout: float = settings_lib.END_TIMEOUT,
                heartbeat_timeout: Optional[float] = None):
     """Creates the Supervisor, like TensorFlow's, after the whole graph was built.
 
-    An operation that is not given is the first one of TensorFlow's collection for it, or else
+    An operation that is not given is the first of TensorFlow's collection for it, or else
     TensorFlow's default.
 
     Args:
-      graph: the graph; None: the default one.
+      graph: the graph; None: the default graph.
       ready_op: a string vector that is empty once the model can be used; None: not asked.
       ready_for_local_init_op: a string vector that is empty once the chief has initialised.
       is_chief: whether this task initialises, saves and ends the job. Not given: whether it is the
-        chief of the cluster of this process's `tf1ps.Server`; true without one.
-      init_op: the operation that initialises the model where there is no checkpoint; None: none.
+        chief of the cluster of this process's `tf1ps.Server`; true without a server.
+      init_op: the operation that initialises the model without a checkpoint; None: no operation.
       init_feed_dict: the feeds of init_op.
-      local_init_op: the operation that initialises this task's own state; None: none. Those of a
-        `SyncReplicasOptimizer` stand for the default one.
+      local_init_op: the operation that initialises this task's own state; None: no operation.
+        Those of a `SyncReplicasOptimizer` stand for the default.
       logdir: the directory of checkpoints and events, or None.
-      summary_op: a string scalar that is written every save_summaries_secs; None: none.
+      summary_op: a string scalar that is written every save_summaries_secs; None: no summaries.
       saver: a `tf.train.Saver`; None: nothing is saved or restored.
-      global_step: a scalar that counts steps, also a float one; None: none.
-      save_summaries_secs: seconds between summaries; 0: none.
-      save_model_secs: seconds between checkpoints; 0: none.
+      global_step: a scalar, also a float, that counts steps; None: steps are not counted.
+      save_summaries_secs: seconds between summaries; 0: no summaries.
+      save_model_secs: seconds between checkpoints; 0: no checkpoints.
       recovery_wait_secs: of no effect: a worker looks for its chief several times per second.
       stop_grace_secs: seconds that threads have to end in `stop`.
       checkpoint_basename: the names of checkpoints before "-STEP".
@@ -105,24 +125,25 @@ class Supervisor:
       RuntimeError: eager execution is on.
     """
     if tf.executing_eagerly():
-      raise RuntimeError("a Supervisor needs graph mode: call tf.disable_v2_behavior() first")
+      raise RuntimeError("Supervisors are incompatible with eager execution. Call "
+                         "tf.disable_v2_behavior() first")
     if session_manager is not None:
       if type(session_manager) is not tf.train.SessionManager:
         raise ValueError("session_manager must be a tf.train.SessionManager, got %r: the "
                          "Supervisor takes its operations, and creates the session itself" % (
                            session_manager,))
       local_init_op, ready_op, ready_for_local_init_op = operations_of(session_manager)
-    limits.check_limits(start_timeout=start_timeout, end_timeout=end_timeout,
+    settings_lib.check_limits(start_timeout=start_timeout, end_timeout=end_timeout,
                         heartbeat_timeout=heartbeat_timeout)
     self.graph = graph or tf.get_default_graph()
     self.is_chief = is_chief = monitored_session.chief_or_not(is_chief, latest_record())
     self.init_feed_dict = init_feed_dict
-    self._limits = dict(start_timeout=start_timeout, end_timeout=end_timeout,
-                        heartbeat_timeout=heartbeat_timeout)
+    self._limits: Dict[str, Any] = dict(start_timeout=start_timeout, end_timeout=end_timeout,
+                                        heartbeat_timeout=heartbeat_timeout)
     self._init_fn, self._stop_grace_secs = init_fn, stop_grace_secs
     self._checkpoint_basename = checkpoint_basename
     self._logdir = logdir if is_chief else None
-    self.save_path = os.path.join(logdir, checkpoint_basename) if self._logdir else None
+    self.save_path = os.path.join(self._logdir, checkpoint_basename) if self._logdir else None
     self.save_summaries_secs = save_summaries_secs if is_chief else None
     self.save_model_secs = save_model_secs if is_chief else None
     self._session: Optional[supervised_session.SupervisedSession] = None
@@ -145,8 +166,8 @@ class Supervisor:
       ready_for_local_init_op, keys.READY_FOR_LOCAL_INIT_OP, lambda: None)
     self.init_op = _given_or(init_op, keys.INIT_OP, tf.global_variables_initializer)
     if hasattr(self.init_op, "mark_used"):
-      self.init_op.mark_used()  # else TensorFlow complains at the end of a worker without init
-    if any(local_init_op is one for opt in self._sync for one in opt.joins):
+      self.init_op.mark_used()  # else TensorFlow warns at the end of a worker that never runs it
+    if any(local_init_op is join for optimizer in self._sync for join in optimizer.joins):
       local_init_op = _USE_DEFAULT
     self.local_init_op = _given_or(local_init_op, keys.LOCAL_INIT_OP, lambda: tf.group(
       tf.local_variables_initializer(), tf.tables_initializer()))
@@ -156,12 +177,15 @@ class Supervisor:
     self.saver = _given_or(
       saver, keys.SAVERS, lambda: tf.train.Saver() if tf.global_variables() else None)
     self.summary_op = _given_or(summary_op, keys.SUMMARY_OP, tf.summary.merge_all)
-    self.global_step = _given_or(global_step, keys.GLOBAL_STEP, _global_step)
+    self.global_step = _given_or(global_step, keys.GLOBAL_STEP, find_global_step)
     self.summary_writer, self._owns_writer = None, summary_writer is _USE_DEFAULT
+    self._has_graph = False  # whether the event file has the graph
+    self._begins_file = False  # whether the next session begins an event file
     if self.is_chief and summary_writer is not _USE_DEFAULT:
       self.summary_writer = summary_writer
     elif self._logdir:
       self.summary_writer = tf.summary.FileWriterCache.get(self._logdir)
+      self._has_graph = True
 
   # The session.
 
@@ -191,27 +215,34 @@ class Supervisor:
       SystemExit: with 0, in a worker that was started again after it had done its part.
     """
     self.coord.clear_stop()
-    if self.summary_writer is not None:
+    if self._begins_file:
+      summaries.begin_event_file(self.summary_writer)
+      self._begins_file = False
+    elif self.summary_writer is not None:
       self.summary_writer.reopen()
     if wait_for_checkpoint and self.is_chief:
       _await_checkpoint(self._logdir, max_wait_secs)
     saves = bool(start_standard_services and self._logdir and self.saver and self.save_model_secs)
     membership = monitored_session.membership_of(
       master, self.is_chief, self._logdir, self._limits["heartbeat_timeout"])
-    with monitored_session.leaves_if_done(), self.graph.as_default():
+    if membership is not None:
+      packing.pack_once(self.graph, membership.cluster)
+    with monitored_session.leaves_if_done(master), self.graph.as_default():
       monitored = monitored_session.open_session(
         membership, GlobalStepTracker(find_step=lambda: self.global_step),
-        [one.make_session_run_hook(self.is_chief) for one in self._sync],
-        self._logdir if self.saver else None, self._scaffold(), config,
-        monitored_session.Interval(secs=self.save_model_secs if saves else None),
-        monitored_session.Interval(), master=master, is_chief=self.is_chief,
-        summary_dir=self._logdir, log_step_count_steps=100 if self.global_step is not None else 0,
-        max_wait_secs=max_wait_secs, stop_grace_period_secs=self._stop_grace_secs,
-        checkpoint_basename=self._checkpoint_basename,
-        needs_global_step=False, **self._limits)
+        [optimizer.make_session_run_hook(self.is_chief) for optimizer in self._sync],
+        SessionSettings(
+          self.is_chief, self._logdir if self.saver else None, self._scaffold(), config, master,
+          Interval(secs=self.save_model_secs if saves else None), summary_dir=self._logdir,
+          log_step_count_steps=100 if self.global_step is not None else 0,
+          max_wait_secs=max_wait_secs, stop_grace_period_secs=self._stop_grace_secs,
+          checkpoint_basename=self._checkpoint_basename, needs_global_step=False, **self._limits))
     self._session = supervised_session.SupervisedSession(
       monitored, self.graph, recovery_limit=self._limits["start_timeout"],
       request_stop=self.coord.request_stop)
+    if self.summary_writer is not None and not self._has_graph:
+      summaries.write_graph(self.summary_writer, self.graph)
+      self._has_graph = True
     if start_standard_services and self.is_chief:
       self.start_standard_services(self._session)
     return self._session
@@ -228,7 +259,8 @@ class Supervisor:
 
   @contextlib.contextmanager
   def managed_session(self, master: str = "", config: Optional[tf.ConfigProto] = None,
-                      start_standard_services: bool = True, close_summary_writer: bool = True):
+                      start_standard_services: bool = True, close_summary_writer: bool = True
+                      ) -> Iterator[supervised_session.SupervisedSession]:
     """Returns a context manager with a session; at its end the session stops and is closed.
 
     An error of the block, or of a thread, is raised after that. OutOfRangeError is a clean end.
@@ -259,13 +291,14 @@ class Supervisor:
 
   # Services and threads.
 
-  def start_standard_services(self, sess) -> List[threading.Thread]:
+  def start_standard_services(self, sess: tf.Session) -> List[threading.Thread]:
     """Starts the thread that writes summaries; returns the threads.
 
     Checkpoints and the rate of steps need no thread. Raises RuntimeError if this is not the chief.
     """
     if not self.is_chief:
-      raise RuntimeError("only the chief starts the standard services")
+      raise RuntimeError("Only chief supervisor can start standard services: call "
+                         "start_standard_services only where supervisor.is_chief")
     if not self._logdir:
       _log.warning("no checkpoints and summaries: the Supervisor has no logdir")
     if not (self.save_summaries_secs and self.summary_writer is not None
@@ -273,10 +306,12 @@ class Supervisor:
       return []
     return [self.loop(self.save_summaries_secs, self._write_summary, (sess,))]
 
-  def start_queue_runners(self, sess, queue_runners=None) -> List[threading.Thread]:
+  def start_queue_runners(self, sess: tf.Session,
+                          queue_runners: Optional[Iterable[tf.train.QueueRunner]] = None
+                          ) -> List[threading.Thread]:
     """Starts further queue runners; returns their threads.
 
-    Those of the graph's collection run since the session was created.
+    The queue runners of the graph's collection run since the creation of the session.
     """
     if queue_runners is None:
       if sess is self._session:
@@ -288,8 +323,10 @@ class Supervisor:
       threads.extend(runner.create_threads(sess, coord=self.coord, daemon=True, start=True))
     return threads
 
-  def loop(self, timer_interval_secs, target, args=None, kwargs=None) -> threading.Thread:
-    """Starts a thread that calls a function every so many seconds (None: again and again).
+  def loop(self, timer_interval_secs: Optional[float], target: Callable,
+           args: Optional[Sequence[Any]] = None,
+           kwargs: Optional[Mapping[str, Any]] = None) -> threading.Thread:
+    """Starts a thread that calls a function every timer_interval_secs (None: without a pause).
 
     Returns a `tf.train.LooperThread` of `coord`, which `stop` ends.
     """
@@ -297,11 +334,13 @@ class Supervisor:
     thread.start()
     return thread
 
-  def summary_computed(self, sess, summary, global_step: Optional[int] = None) -> None:
-    """Writes a summary that the program computed; RuntimeError without a summary writer."""
+  def summary_computed(self, sess: tf.Session, summary: Union[bytes, tf.Summary],
+                       global_step: Optional[int] = None) -> None:
+    """Writes a summary of the program; raises RuntimeError without a summary writer."""
     if self.summary_writer is None:
-      raise RuntimeError("this Supervisor has no summary writer. The chief's has one if it has a "
-                         "logdir: call summary_computed only where supervisor.is_chief")
+      raise RuntimeError("Writing a summary requires a summary writer. The chief's Supervisor has "
+                         "a writer if it has a logdir: call summary_computed only where "
+                         "supervisor.is_chief")
     if global_step is None and self.global_step is not None:
       global_step = int(sess.run(self.global_step))
     self.summary_writer.add_summary(summary, global_step)
@@ -320,14 +359,15 @@ class Supervisor:
 
   # The end.
 
-  def stop(self, threads=None, close_summary_writer: bool = True,
+  def stop(self, threads: Optional[Iterable[threading.Thread]] = None,
+           close_summary_writer: bool = True,
            ignore_live_threads: bool = False) -> None:
     """Ends the threads, and saves. The session stays open, and with it the job.
 
     Args:
       threads: further threads to end.
-      close_summary_writer: whether to close the program's own summary writer; the Supervisor's is
-        flushed.
+      close_summary_writer: whether the event file ends, so that the next session begins a new
+        file.
       ignore_live_threads: whether threads may be left that do not end within stop_grace_secs.
 
     Raises:
@@ -343,12 +383,13 @@ class Supervisor:
     finally:
       if close_summary_writer and self.summary_writer is not None:
         self.summary_writer.add_session_log(tf.SessionLog(status=tf.SessionLog.STOP))
+        self._begins_file, self._has_graph = True, False
         if self._owns_writer:  # the session's hooks write there until it is closed
           self.summary_writer.flush()
         else:
           self.summary_writer.close()
 
-  def request_stop(self, ex=None) -> None:
+  def request_stop(self, ex: Union[BaseException, tuple, None] = None) -> None:
     """Requests that the threads end; `stop` raises the first error given here."""
     self.coord.request_stop(ex=ex)
 
@@ -357,7 +398,7 @@ class Supervisor:
     return self.coord.should_stop() or (
       self._session is not None and self._session.should_stop())
 
-  def stop_on_exception(self):
+  def stop_on_exception(self) -> ContextManager[None]:
     """Returns a context manager that requests a stop when an exception is raised inside."""
     return self.coord.stop_on_exception()
 
@@ -376,24 +417,16 @@ class Supervisor:
 
 
 def _given_or(given, collection: str, make: Callable):
-  """Returns what was given, or else the collection's first, or else what `make` returns."""
+  """Returns the given value, or the collection's first, or else the result of `make`."""
   if given is not _USE_DEFAULT:
     return given
-  found = tf.get_collection_ref(collection)
-  if not found:
+  values = tf.get_collection_ref(collection)
+  if not values:
     made = make()
     if made is None:
       return None
-    found.append(made)
-  return found[0]
-
-
-def _global_step():
-  try:
-    return tf.train.get_global_step()
-  except TypeError as error:  # of floats, for example
-    _log.warning("checkpoints have no step in their names: %s", error)
-    return None
+    values.append(made)
+  return values[0]
 
 
 def _or_nothing(operation):
@@ -406,6 +439,5 @@ def _await_checkpoint(directory: Optional[str], limit: float) -> None:
   deadline = time.monotonic() + limit
   while latest_checkpoint(directory) is None:
     if time.monotonic() > deadline:
-      raise initialise.SessionCreationError(
-        "there is no checkpoint in %s after %.0f s (max_wait_secs)" % (directory, limit))
+      raise initialise.SessionTimeoutError(limit, "there is no checkpoint in " + directory)
     time.sleep(TIMING.poll_interval)

@@ -1,6 +1,6 @@
 """Variables that a program places nowhere: where TensorFlow 1 puts them (compat/first_task.py).
 
-`tf1ps.v1` switches this on. Else a program on TensorFlow 2 gets what TensorFlow 2 does.
+`tf1ps.v1` switches this on. Else TensorFlow 2 places them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from tf1ps.cluster import Cluster
 from tf1ps.compat import place_variables
 
 _log = logging.getLogger("tf1ps")
-_is_on = False  # a process global: the import of a module decides, before there is any session
+_is_on = False  # a process global: the import of a module decides before any session exists
 
 
 def place_as_tensorflow_1() -> None:
-  """Has sessions that are made later put variables without a device on the first task by name."""
+  """Makes later sessions put variables without a device on the cluster's first task."""
   global _is_on
   _is_on = True
 
 
 def place_unplaced(graph: tf.Graph, cluster: Cluster) -> None:
-  """Places them, where that is switched on; before a session runs them."""
+  """Places a graph's variables without a device before a session runs them, if switched on."""
   if not _is_on or len(cluster.tasks()) < 2:
     return
   task = cluster.tasks()[0].name

@@ -1,4 +1,4 @@
-"""Keeps state on servers between sessions: containers, queues, barriers and accumulators.
+"""Keeps state on servers between sessions: containers, queues and barriers.
 
 It also holds a run's own records: its id, its status, and the heartbeats of its tasks.
 """
@@ -9,7 +9,6 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "accumulators": ["Accumulator", "SparseAccumulator", "TakenMean", "TakenRows"],
   "barrier": ["Barrier", "BarrierTimeout"],
   "containers": [
     "ContainerError", "check_container_name", "clear_container", "container_of_job",
@@ -19,10 +18,10 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "table_for"],
   "done_queues": ["DoneQueues", "DoneTimeout"],
   "ending": ["wait_for_end"],
-  "guard": ["GUARD_MISMATCH", "GUARD_RESET", "Guard", "Guarded", "QUEUE_KIND"],
+  "guard": ["GUARD_MISMATCH", "Guard", "Guarded", "Label", "QUEUE_KIND", "announce"],
   "heartbeat": [
-    "Heartbeat", "MEMBER_DONE", "MEMBER_FAILED", "MEMBER_SERVING", "MEMBER_TRAINING", "Member",
-    "containers_of", "latest_heartbeat", "members_of"],
+    "Heartbeat", "MEMBER_DONE", "MEMBER_FAILED", "MEMBER_SERVING", "MEMBER_STARTING",
+    "MEMBER_TRAINING", "Member", "containers_of", "latest_heartbeat", "members_of"],
   "peek": ["Peek", "QueueSeen"],
   "pinning": ["shared_placement"],
   "queue_call": ["QueueCall", "Waiting", "waiting_calls"],
@@ -33,9 +32,9 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "PutElements", "RandomShuffleQueue",
     "TakenElements"],
   "reset": ["ResetError", "ResetNotice", "reset_containers", "reset_notice"],
-  "run": [
-    "RUN_ENDED", "RUN_FAILED", "RUN_RUNNING", "RunFile", "RunRecord", "StopFile", "find_run",
-    "new_run_id", "write_run"],
+  "run": ["RunFile", "RunRecord", "StopFile", "find_run", "new_run_id", "write_run"],
   "run_state": ["clear_run_state"],
+  "run_status": [
+    "RUN_ENDED", "RUN_FAILED", "RUN_FILE", "RUN_RUNNING", "RunStatus", "parse_run_status"],
   "sum_dtypes": ["sum_dtype"],
 })

@@ -11,6 +11,9 @@ The first wait of a member begins with a round of greetings, round -1, in which 
 of the others. So a restarted member joins them in their present round. A member that waits in a
 later round answers a greeting by sending its token again. This replaces the tokens that a killed
 member had taken out of its queue, so the barrier stores nothing else.
+
+No two members are more than one round apart. A quorum would break this: members that pass early
+would know other orders of arrival, and a restarted member would find several present rounds.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ class Barrier:
     rounds: the number of rounds that all have passed, as far as this member knows. A restarted
       member knows it after its first wait.
     names: of the members, for errors.
-    queues: one `FIFOQueue` per member.
+    queues: a `FIFOQueue` per member.
   """
 
   def __init__(self, name: str, num_tasks: int, task_index: int,
@@ -91,7 +94,7 @@ class Barrier:
 
   def _start_over(self):
     self._round = _GREETING
-    # Of each other member, its rounds from the present one on: {round: arrival time}.
+    # Of each other member, its rounds from the present round on: {round: arrival time}.
     self._heard: Dict[int, Dict[int, int]] = {
       i: {} for i in range(len(self.names)) if i != self.index}
     self._arrived: Dict[int, int] = {}  # the arrival times of this member, by round
@@ -109,7 +112,7 @@ class Barrier:
   def rounds(self) -> int:
     return max(self._round, 0)
 
-  def wait(self, session, timeout: float = 300.0) -> List[int]:
+  def wait(self, session: tf.Session, timeout: float = 300.0) -> List[int]:
     """Waits until all members have arrived.
 
     Args:
@@ -150,7 +153,7 @@ class Barrier:
       self._heard[i] = {r: when for r, when in heard.items() if r >= self._round}
     return sorted(arrived, key=lambda i: (arrived[i], i))
 
-  def clear(self, session) -> None:
+  def clear(self, session: tf.Session) -> None:
     """Takes the tokens of an older run out of all queues. Call it before any member waits."""
     for queue in self.queues:
       queue.drain(session)
@@ -176,7 +179,7 @@ class Barrier:
         self._announce(session, until)
 
   def _hear(self, tokens: np.ndarray) -> bool:
-    """Stores tokens; returns whether one of them is a greeting that this member must answer."""
+    """Stores tokens; returns whether a token is a greeting that this member must answer."""
     for number, index, when in tokens.tolist():
       self._heard[index].setdefault(number, when)
     return self._round > _GREETING and _GREETING in tokens[:, 0]

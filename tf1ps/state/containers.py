@@ -17,9 +17,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from typing import Optional, Sequence
+from typing import TYPE_CHECKING, Iterator, Optional, Sequence
 
-from tf1ps.compat import CallError, Error, cleanup_all
+from tf1ps.compat import Error
+
+if TYPE_CHECKING:  # a command line answers before TensorFlow is there
+  import tensorflow.compat.v1 as tf
 
 CONTROL = "tf1ps.control"
 _JOB = "job"
@@ -48,7 +51,7 @@ def check_container_name(name: str) -> str:
     raise ValueError("container %r is where the run and the heartbeats live; choose another name" %
                      name)
   if name in _RESERVED:
-    raise ValueError("container %r has the name that resets give to the default one; choose "
+    raise ValueError("container %r has the name that resets give to the default container; choose "
                      "another name" % name)
   if _LEGAL.fullmatch(name):
     return name
@@ -61,14 +64,14 @@ def check_container_name(name: str) -> str:
 
 
 @contextlib.contextmanager
-def container_scope(name: str, graph=None):
+def container_scope(name: str, graph: Optional[tf.Graph] = None) -> Iterator[None]:
   """Makes the operations of this scope in a container, like `tf.container`, and checks its effect.
 
   The scope has no effect if you enter it before the graph, or around `session.run`: then its graph
-  gets no operation. An inner scope replaces an outer one.
+  gets no operation. An inner scope replaces an outer scope.
 
   Args:
-    name: the container; "" is the default one.
+    name: the container; "" is the default container.
     graph: the `tf.Graph`; None: the default graph.
 
   Raises:
@@ -107,15 +110,15 @@ def container_of_job(job_workers: Optional[Sequence[int]]) -> str:
 
 
 def real_name(name: str, task) -> str:
-  """Returns a container's name on a server, where the default one has the name of the job."""
+  """Returns a container's name on a server: that of the default container is the job's."""
   return name or task.job
 
 
 def clear_container(name: str, tasks: Sequence, timeout: float = 10.0) -> None:
-  """Clears a job's container on tasks, one by one, without ending a session.
+  """Clears a job's container, task by task, without ending a session.
 
   Args:
-    name: the container; "" is the default one.
+    name: the container; "" is the default container.
     tasks: the `spec.Task`s to clear it on.
     timeout: seconds for each task.
 
@@ -123,6 +126,9 @@ def clear_container(name: str, tasks: Sequence, timeout: float = 10.0) -> None:
     ContainerError: naming the task that did not answer; those before it are cleared.
     ValueError: the control container, or an illegal name.
   """
+  # Late: gRPC reads its variables when it is imported, and links set them first (links.enter).
+  from tf1ps.compat import CallError, cleanup_all
+
   check_container_name(name)
   for task in tasks:
     try:

@@ -1,14 +1,15 @@
 """Control records: a small table on a server that clients share without initialisation.
 
 Every task keeps a mutable hash table in the container `containers.CONTROL`; its first use creates
-it. A record is a name and a JSON object, and a write replaces it atomically. The keeper is the task
-that keeps the table. Its clock stamps each record. A record that a reader has seen before is as old
-as its stamp is unchanged, by the reader's monotonic clock. The keeper's clock, which may step,
-counts only for what was written before the reader's first look:
+it. A record is a name and a JSON object, and a write replaces it atomically. The control task is
+the task that keeps the table. Its clock stamps each record. A record that a reader has seen before
+is as old as its stamp is unchanged, by the reader's monotonic clock. The control task's clock,
+which may step, counts only for what was written before the reader's first look:
 
 1. `put` writes records, `read` returns all records with their ages.
 2. `change` changes one record by compare and swap, for several clients.
-3. Every call has a limit. After a failed call the next one opens a new session.
+3. Every call has a limit. After a failed call the next call opens a new session. A call that meets
+   a control task that was restarted does so at once.
 
 TensorFlow has no table from string to string; the key is the first eight bytes of the name's
 SHA-256, and the name travels in the value.
@@ -56,39 +57,39 @@ class ControlRecord(NamedTuple):
   age: float  # seconds since it was written
 
 
-def parse(values, keepers_now: float) -> Dict[str, ControlRecord]:
-  """Returns the records of a table's values, at the keeper's time, by a reader's first look."""
-  found = {}
+def parse(values, now_there: float) -> Dict[str, ControlRecord]:
+  """Returns the records of a table's values, at the control task's time, at the first look."""
+  records = {}
   for text in values:
     stamp, data = text.decode("utf-8").split(" ", 1)
     name, value = json.loads(data)
-    found[name] = ControlRecord(value, max(0.0, float(keepers_now) - float(stamp)))
-  return found
+    records[name] = ControlRecord(value, max(0.0, float(now_there) - float(stamp)))
+  return records
 
 
 class ControlTable:
-  """The control records that one task keeps."""
+  """The control records that a task keeps."""
 
-  def __init__(self, target: str, own_task, keeper, limit: float = 5.0):
+  def __init__(self, target: str, own_task, control_task, limit: float = 5.0):
     """Prepares access; no call is made yet.
 
     Args:
       target: the session target of this task's server.
       own_task: the `Task` of this process.
-      keeper: the `Task` that keeps the records.
-      limit: seconds for one call.
+      control_task: the `Task` that keeps the records.
+      limit: seconds for each call.
     """
-    self._target, self._keeper, self._limit = target, keeper, limit
-    self._config = make_small_config({own_task.name, keeper.name})
-    self._ops = _build(keeper.name)
+    self._target, self._control_task, self._limit = target, control_task, limit
+    self._config = make_small_config({own_task.name, control_task.name})
+    self._ops = _build(control_task.name)
     self._session = None
     self._lock = threading.Lock()
     self._written: Dict[str, tuple] = {}  # {name: (stamp, when, by this process's monotonic clock)}
     self._last_look = -math.inf  # when the last run that read all records began
 
   @property
-  def keeper(self):
-    return self._keeper
+  def control_task(self):
+    return self._control_task
 
   def put(self, records: Dict[str, dict]) -> None:
     """Writes records; raises ControlError."""
@@ -103,7 +104,7 @@ class ControlTable:
     return self._read(self._ops.insert_then_export, records)
 
   def change(self, name: str, function: Callable[[Optional[dict]], Optional[dict]]) -> dict:
-    """Changes one record atomically; returns its new value, {} if there is none.
+    """Changes a record atomically; returns its new value, {} if there is none.
 
     All clients must change this record by this method.
 
@@ -134,44 +135,56 @@ class ControlTable:
 
   def _read(self, fetches, records=None) -> Dict[str, ControlRecord]:
     began = time.monotonic()
-    values, keepers_now = self._run(fetches, *([] if records is None else [records]))
-    now, found = time.monotonic(), {}
+    values, now_there = self._run(fetches, *([] if records is None else [records]))
+    now, by_name = time.monotonic(), {}
     with self._lock:
       for text in values:
         stamp, data = text.decode("utf-8").split(" ", 1)
         name, value = json.loads(data)
         seen = self._written.get(name)
         if seen is None or seen[0] != stamp:
-          age = max(0.0, float(keepers_now) - float(stamp))
+          age = max(0.0, float(now_there) - float(stamp))
           if seen is not None:  # written since the last look
             age = min(age, now - self._last_look)
           self._written[name] = seen = (stamp, now - age)
-        found[name] = ControlRecord(value, now - seen[1])
+        by_name[name] = ControlRecord(value, now - seen[1])
       self._last_look = began
-    return found
+    return by_name
 
   def _run(self, fetches, records=None, more=None):
     feed = None if records is None else {**_encode(self._ops, records), **(more or {})}
     options = tf.RunOptions(timeout_in_ms=int(1000 * self._limit))
     with self._lock:
       try:
-        if self._session is None:
-          # A session on a task that is down would wait for it without a limit.
-          seen = probe_task(self._keeper, timeout=min(TIMING.probe_limit, self._limit))
-          if not seen.is_up:
-            raise ControlError("%s at %s, which keeps the control records, is not there: %s" % (
-              self._keeper.name, self._keeper.address, seen.detail))
-          self._session = BoundedSession(
-            self._target, self._ops.graph, self._config, close_limit=TIMING.run_session_close_limit)
-        return call_within(
-          self._limit + TIMING.call_grace, "asking %s for the control records" % self._keeper.name,
-          retry_refused_run, tf.Session.run, self._session, fetches, feed, options)
+        try:
+          return self._run_once(fetches, feed, options)
+        except tf.errors.AbortedError:
+          # Of an old session: the control task was restarted, and has not begun the run. But a swap
+          # may have been made, and its answer lost in a reset.
+          self._drop(broken=True)
+          if more is not None:
+            raise
+          return self._run_once(fetches, feed, options)
       except ControlError:
         raise
       except (tf.errors.OpError, LimitExceeded, RuntimeError) as error:
         self._drop(broken=True)
         raise ControlError("%s at %s, which keeps the control records, does not answer: %s" % (
-          self._keeper.name, self._keeper.address, error_line(error))) from error
+          self._control_task.name, self._control_task.address, error_line(error))) from error
+
+  def _run_once(self, fetches, feed, options):
+    if self._session is None:
+      # A session on a task that is down would wait for it without a limit.
+      seen = probe_task(self._control_task, timeout=min(TIMING.probe_limit, self._limit))
+      if not seen.is_up:
+        raise ControlError("%s at %s, which keeps the control records, is not there: %s" % (
+          self._control_task.name, self._control_task.address, seen.detail))
+      self._session = BoundedSession(
+        self._target, self._ops.graph, self._config, close_limit=TIMING.run_session_close_limit)
+    return call_within(
+      self._limit + TIMING.call_grace, "asking %s for the control records" %
+      self._control_task.name, retry_refused_run, tf.Session.run, self._session, fetches, feed,
+      options)
 
   def _drop(self, broken=False):
     session, self._session = self._session, None
@@ -182,12 +195,12 @@ class ControlTable:
     session.close()
 
 
-def table_for(record: ServerRecord, keeper) -> ControlTable:
-  """Makes the access of a server's task to the records of a keeper; makes no call."""
-  if record.is_proven or keeper == record.cluster.task:
-    return ControlTable(record.target, record.cluster.task, keeper)
-  # Through the keeper's server: a session of this one may end those of another process.
-  return ControlTable("grpc://" + keeper.address, keeper, keeper)
+def table_for(record: ServerRecord, control_task) -> ControlTable:
+  """Makes the access of a server's task to the records of a control task; makes no call."""
+  if record.is_proven or control_task == record.cluster.task:
+    return ControlTable(record.target, record.cluster.task, control_task)
+  # Through the control task's server: a session of this server may end those of another process.
+  return ControlTable("grpc://" + control_task.address, control_task, control_task)
 
 
 class _Ops(NamedTuple):
@@ -195,7 +208,7 @@ class _Ops(NamedTuple):
   keys: tf.Tensor  # int64 [records], to feed
   values: tf.Tensor  # string [records], to feed
   insert: tf.Operation
-  export: tuple  # the stamped values of all records, string [all]; the keeper's clock after that
+  export: tuple  # the stamped values of all records, string [all]; the task's clock after that
   insert_then_export: tuple  # the same, after the insertion
   find: tf.Tensor  # the stamped value of the first key, or ""
   expected: tf.Tensor  # string scalar, to feed
@@ -217,15 +230,15 @@ def _build(device: str) -> _Ops:
     export = _export(table)
     with tf.control_dependencies([insert]):
       insert_then_export = _export(table)
-    found = _find(table, keys)
+    stored = _find(table, keys)
     expected = tf.placeholder(tf.string, [])
     swap = _swap(table, keys, expected, stamped)
-  return _Ops(graph, keys, values, insert, export, insert_then_export, found, expected, swap)
+  return _Ops(graph, keys, values, insert, export, insert_then_export, stored, expected, swap)
 
 
 def _find(table, keys):
-  found = tf.raw_ops.LookupTableFindV2(table_handle=table, keys=keys, default_value=tf.constant(""))
-  return found[0]
+  return tf.raw_ops.LookupTableFindV2(
+    table_handle=table, keys=keys, default_value=tf.constant(""))[0]
 
 
 def _swap(table, keys, expected, stamped):
@@ -233,7 +246,7 @@ def _swap(table, keys, expected, stamped):
   lock = tf.raw_ops.MutexLock(mutex=mutex)
   with tf.control_dependencies([lock]):
     same = tf.equal(_find(table, keys), expected)
-  count = tf.reshape(tf.cast(same, tf.int32), [1])  # how many of the one record to insert
+  count = tf.reshape(tf.cast(same, tf.int32), [1])  # 1 or 0 records to insert
   insert = tf.raw_ops.LookupTableInsertV2(
     table_handle=table, keys=tf.slice(keys, [0], count), values=tf.slice(stamped, [0], count))
   with tf.control_dependencies([insert]):

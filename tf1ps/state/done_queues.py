@@ -1,8 +1,9 @@
 """Done queues: workers report that they are done, and other tasks wait for the reports.
 
-At each place, which is a task such as a ps, there is one queue per worker.
+Each place, which is a task such as a ps, has a queue per worker.
 
-1. A worker that is done puts one element into its queue at each place, unless it has one.
+1. A worker that is done puts an element into its queue at each place, unless it is there
+   (`report`). Only `clear` takes it out.
 2. A task that waits reads the sizes of the queues at its place and takes nothing. So any number of
    tasks may wait, and a restarted task finds all reports again.
 
@@ -85,7 +86,8 @@ class DoneQueues:
       raise ValueError("places must name at least one device to report to")
     job = job_container() if container is None else container
     graph = tf.get_default_graph()
-    self._sizes, self._reports, self._clears = [], [[] for _ in range(num_workers)], []
+    self._reports: List[List[tf.Operation]] = [[] for _ in range(num_workers)]
+    self._sizes, self._clears = [], []
     with tf.control_dependencies(None), tf.name_scope("done_queues"):
       for place in self.places:
         sizes = []
@@ -100,16 +102,16 @@ class DoneQueues:
               handle=queue.queue_ref, n=size, component_types=[tf.int32])[0].op)
           self._sizes.append(tf.stack(sizes))
 
-  def report(self, session, index: int) -> None:
+  def report(self, session: tf.Session, index: int) -> None:
     """Reports at every place that worker `index` is done. A second report changes nothing.
 
-    The session is one of the graph that reaches all places; its hooks do not run.
+    The session is of this graph, and reaches all places; its hooks do not run.
     """
     if not 0 <= index < len(self.names):
       raise ValueError("index must be from 0 to %d, got %r" % (len(self.names) - 1, index))
     queue_call.run_once(session, self._reports[index])
 
-  def status(self, session, place: Optional[int] = None) -> DoneStatus:
+  def status(self, session: tf.Session, place: Optional[int] = None) -> DoneStatus:
     """Returns the workers that are done now; see `wait` for the arguments."""
     return self._status(session, place)
 
@@ -123,8 +125,8 @@ class DoneQueues:
     return DoneStatus([i for i, size in enumerate(sizes) if size], missing,
                       [self.names[i] for i in missing])
 
-  def wait(self, session, timeout: float = 300.0, place: Optional[int] = None,
-           linger: Optional[float] = None) -> DoneStatus:
+  def wait(self, session: tf.Session, timeout: float = 300.0,
+           place: Optional[int] = None, linger: Optional[float] = None) -> DoneStatus:
     """Waits until all workers are done; str() of the result is "2 of 2 workers done".
 
     Args:
@@ -155,7 +157,7 @@ class DoneQueues:
         raise DoneTimeout("after %.1f s %s" % (time.monotonic() - began, status), status)
       time.sleep(min(self.poll_secs, left))
 
-  def clear(self, session) -> None:
+  def clear(self, session: tf.Session) -> None:
     """Removes the reports of an older run at every place."""
     queue_call.run_once(session, self._clears)
 

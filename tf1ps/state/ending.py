@@ -11,9 +11,9 @@ A ps (and, with in-graph replication, a worker)
 It leaves with an error if no worker comes within its start limit, if all workers of the job are
 lost, have failed or have left without a release, or if the task that keeps the heartbeats is lost.
 Workers with a `tf.train.Supervisor` or a plain session send no heartbeats: a ps stays while their
-servers answer. A client that is no task of the cluster, such as `tf.Session("grpc://HOST:PORT")` in
-a notebook, has a connection to one of the servers: all stay while it is open. Nobody reports how
-such programs end. So a task that has served one leaves without an error: when none has been there
+servers answer. A client outside of the cluster, such as `tf.Session("grpc://HOST:PORT")` in a
+notebook, has a connection to one of the servers: all stay while it is open. Nobody reports how
+such programs end. So a task that has served a program leaves without an error: when none has come
 for the start limit, or when none is there and the task that keeps the heartbeats is lost. A
 persistent ps waits for a signal.
 """
@@ -127,14 +127,14 @@ class _JobWatch:
 
   def look(self) -> Optional[str]:
     """Returns None while the job runs, a sentence after its end; raises JobLostError."""
-    found = self._look_for_run()
-    if found is not None and self._is_ps:
-      self._beat.set(run=found.id)
-    if found is not None and found.ended:
-      if found.failed:
+    run = self._look_for_run()
+    if run is not None and self._is_ps:
+      self._beat.set(run=run.id)
+    if run is not None and run.ended:
+      if run.failed:
         raise ReleasedError("the chief released this task: the job has failed")
       self._read_members()
-      stops = [m.stop for m in self._beat.members() if m.run == found.id and m.stop]
+      stops = [m.stop for m in self._beat.members() if m.run == run.id and m.stop]
       return "the chief released this task: %s" % (stops[0] if stops else "the job has ended")
     if not self._record.persistent:
       workers = [
@@ -142,7 +142,7 @@ class _JobWatch:
         for m in self._beat.members()
         if m.role != "ps" and m.state != heartbeat.MEMBER_SERVING and m.age < self._max_age()
       ]
-      return self._check_keeper(workers) or self._check_workers(workers)
+      return self._check_control_task(workers) or self._check_workers(workers)
     return None
 
   def _read_members(self):
@@ -150,7 +150,7 @@ class _JobWatch:
     try:
       self._beat.beat()
     except control.ControlError:
-      pass  # the keeper has left
+      pass  # the control task has left
 
   def _look_for_run(self) -> Optional[run.RunRecord]:
     try:
@@ -163,7 +163,7 @@ class _JobWatch:
         return None
       return run.find_run(self._released_on.read(), self._record.container, self._max_age())
     except control.ControlError as error:
-      if self._is_ps:  # the keeper is this process, so the machine is very busy
+      if self._is_ps:  # the control task is this process, so the machine is very busy
         _log.warning("%s", error)
       return None
 
@@ -171,9 +171,9 @@ class _JobWatch:
     """In seconds: the ps that another task reads may hold older records, of an earlier job."""
     return math.inf if self._is_ps else time.monotonic() - self._began
 
-  def _check_keeper(self, workers) -> Optional[str]:
-    keeper = self._record.cluster.control_task
-    if keeper == self._record.cluster.task:
+  def _check_control_task(self, workers) -> Optional[str]:
+    control_task = self._record.cluster.control_task
+    if control_task == self._record.cluster.task:
       return None  # this process
     silence = self._beat.silence
     if silence is None:
@@ -183,7 +183,7 @@ class _JobWatch:
     if silence <= limit:
       return None
     said = "%s, which keeps the heartbeats, has not answered for %.0f s: %s" % (
-      keeper.name, silence, probe_task(keeper).detail)
+      control_task.name, silence, probe_task(control_task).detail)
     if not self._has_served or workers:
       raise JobLostError(said)
     if self._connections() > 0:
@@ -236,7 +236,7 @@ class _JobWatch:
       self._has_said_stay = True
 
   def _has_clients(self, now) -> bool:
-    """Whether a process that is no task of the cluster has a connection to one that serves."""
+    """Whether a process outside of the cluster has a connection to a task that serves."""
     connections, others = self._connections(), self._others_that_serve()
     has_clients = connections + sum(m.connections for m in others) > 0
     self._has_served = self._has_served or any(m.served for m in others)
@@ -258,9 +258,9 @@ class _JobWatch:
     """The workers whose servers answer, but for those that wait for the end of the job, too."""
     cluster = self._record.cluster
     waiting = {m.name for m in self._others_that_serve()}
-    tasks = [one for one in cluster.replicas
-             if one.name != cluster.task.name and one.name not in waiting]
-    return [one.task.name for one in probe_tasks(tasks) if one.is_up]
+    tasks = [task for task in cluster.replicas
+             if task.name != cluster.task.name and task.name not in waiting]
+    return [result.task.name for result in probe_tasks(tasks) if result.is_up]
 
   def _others_that_serve(self) -> List[heartbeat.Member]:
     own = self._record.cluster.task.name
@@ -269,15 +269,9 @@ class _JobWatch:
 
 
 def _describe(workers: List[heartbeat.Member]) -> str:
-  # The first one that failed or was lost is the likely cause.
+  # The first member that failed or was lost is the likely cause.
   workers = sorted(workers, key=lambda m: (m.state == heartbeat.MEMBER_DONE, -m.age))
-  return "; ".join("%s %s" % (m.name, _describe_state(m)) for m in workers)
-
-
-def _describe_state(member: heartbeat.Member) -> str:
-  if not member.has_ended:
-    return "lost, silent for %.0f s at step %d" % (member.age, member.global_step)
-  return "%s (%s)" % (member.state, member.reason) if member.reason else member.state
+  return "; ".join("%s %s" % (m.name, m.say_end(is_lost=True)) for m in workers)
 
 
 register_end_waiter(wait_for_end)

@@ -1,11 +1,27 @@
 """Heartbeats: the members of a job, their progress, and which of them are lost.
 
-Every task except the evaluator writes a control record once per second on the keeper, which is the
-task that keeps the job's control records (ps 0, or the chief if there is no ps). A member that has
-been silent for `heartbeat_timeout` seconds is lost, until it sends a heartbeat again. Each
+Every task except the evaluator writes a control record once per second on the control task, which
+is the task that keeps the job's control records (ps 0, or the chief if there is no ps). A member
+that has been silent for `heartbeat_timeout` seconds is lost, until it sends a heartbeat again. Each
 task measures the silence of the others by its own monotonic clock: has the heartbeat changed since
-the last look? After a pause of this task or of its keeper, all members get time for a new heartbeat
-before one of them counts as lost.
+the last look? After a pause of this task or of its control task, all members get time for a new
+heartbeat before a member counts as lost.
+
+How a task ends, by what the other tasks know it, and how their messages put it (`Member.say_end`):
+
+  the end                   what tells it                               the messages
+  its part is done          its report: "done"                          has done its part and left
+  an error                  its report: "failed", and the error         failed: ValueError: ...
+  a signal                  its report: "failed", "ended by signal 15"  failed: ended by signal 15
+  killed, stopped, cut off  no heartbeat for `heartbeat_timeout`        is lost: silent for 31 s
+  it never came             no heartbeat of this run                    never joined; has not come
+  a ps that was released    (the run's record has released it)          (none)
+
+The heartbeat of another process of the task takes the end back. session/ending.py makes the
+reports: at the close of a session (session/lifecycle.py), or when the code of a program without a
+session ends (session/presence.py). A ps learns its release in state/ending.py. A launcher sees exit
+codes alone (launch/watch.py), an evaluator the run's status file alone. `DoneQueues` serve programs
+that report by themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +33,7 @@ import threading
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional
 
-from tf1ps.compat import RETRIES, TIMING
+from tf1ps.compat import ENDED_BY_SIGNAL, RETRIES, TIMING, own_identity
 from tf1ps.state import control, queue_call
 
 MEMBER_STARTING = "starting"
@@ -41,7 +57,7 @@ class Member(NamedTuple):
   run: str  # the id of its run; "" before it knows the id
   state: str  # one of MEMBER_...
   step: int  # training steps that its process has run
-  global_step: int  # the last one that it read; -1 before
+  global_step: int  # the last that it read; -1 before
   examples: int  # the number of examples that it has trained on
   reason: str  # why it ended
   age: float  # seconds since the heartbeat
@@ -51,10 +67,17 @@ class Member(NamedTuple):
   connections: int = 0  # of a task that serves: those to its server, less those that it has
   blocked: str = ""  # what a worker that makes no step waits for
   stop: str = ""  # of the chief: why all workers shall end, as the evaluator asked
-  served: bool = False  # of a task that serves: whether a client that is no task has worked
+  served: bool = False  # of a task that serves: whether a client that is not a task has worked
   leaving: str = ""  # of a ps that a signal ends: the token of its request for a last checkpoint
   saved_for: Optional[str] = None  # of a chief: the requests that it has answered; None: it cannot
-  heard: Optional[str] = None  # of a chief: "NAME=PID" of each reported end; None: it keeps none
+  # Of a chief without ps: whether the last checkpoint is saved, so that no step follows.
+  saved: bool = False
+  cut_off: bool = False  # of that chief: whether a signal has ended the job before its goal
+  heard: Optional[str] = None  # of a chief: "NAME=PROCESS" of each reported end; None: none
+  process: str = ""  # the identity of its process: containers may share host and pid
+  # Of a task with mirrored variables: `RunRecord.writes` of the values with which its session
+  # began; below zero: it has lost that session; 0: none yet.
+  session: int = 0
   # For people and machines that watch the job; no task acts on them.
   timeout: float = 30.0  # seconds of silence after which this job takes a member for lost
   steps_per_second: float = 0.0  # of its process, over the last seconds
@@ -70,25 +93,41 @@ class Member(NamedTuple):
   def has_ended(self) -> bool:
     return self.state in (MEMBER_DONE, MEMBER_FAILED)
 
+  @property
+  def was_stopped(self) -> bool:
+    """Whether a signal has ended the task, which reported it."""
+    return self.state == MEMBER_FAILED and self.reason.startswith(ENDED_BY_SIGNAL)
+
+  def say_end(self, is_lost: bool) -> str:
+    """Returns how the task has ended, to stand behind its name; "" if it has not."""
+    if self.state == MEMBER_DONE:
+      return "has done its part and left"
+    if self.state == MEMBER_FAILED:
+      return "failed: " + self.reason
+    if not is_lost:
+      return ""
+    step = ", last seen at global step %d" % self.global_step if self.global_step >= 0 else ""
+    return "is lost: silent for %.0f s%s" % (self.age, step)
+
 
 def members_of(records: Dict[str, control.ControlRecord], container: Optional[str]) -> List[Member]:
   """Returns the members of the job in a container (None: of all jobs), sorted by job and index."""
   prefix = _PREFIX if container is None else _prefix(container)
-  found = []
+  members = []
   for name, record in records.items():
     if name.startswith(prefix):
-      found.append(_member(record))
-  return sorted(found, key=lambda member: (member.job, member.index))
+      members.append(_member(record))
+  return sorted(members, key=lambda member: (member.job, member.index))
 
 
 def containers_of(records: Dict[str, control.ControlRecord], task) -> Dict[str, Member]:
   """Returns the last heartbeats of a task by the container that it named."""
-  found = {}
+  members = {}
   for name, record in records.items():
     if name.startswith(_PREFIX) and name.endswith(":%s:%d" % (task.job, task.index)):
       container = name[len(_PREFIX):].rsplit(":", 2)[0]
-      found[container] = _member(record)
-  return found
+      members[container] = _member(record)
+  return members
 
 
 def _member(record: control.ControlRecord) -> Member:
@@ -126,7 +165,7 @@ class _Rates:
 
 
 # The last heartbeat that was started in this process. A process global, because only rooms above
-# those that start one show it.
+# those that start a thread show it.
 _latest: Optional["Heartbeat"] = None
 
 
@@ -149,19 +188,19 @@ class Heartbeat:
     """Prepares the heartbeat; `start` begins it.
 
     Args:
-      table: the control records of the keeper.
+      table: the control records of the control task.
       task: the `Task` of this process.
       role: "chief", "worker" or "ps".
-      container: the job's container; None for a ps without one, which sees all members.
+      container: the job's container; None for a ps without a container, which sees all members.
       heartbeat_timeout: seconds of silence after which a member is lost.
       on_records: called with all control records after each beat, in the thread of the beat.
-      each_round: called in that thread after each try of a beat, also one that failed.
+      each_round: called in that thread after each try of a beat, also after a failed try.
     """
     self._table, self._container = table, container
     self._name = "%s%s:%d" % (_prefix(container), task.job, task.index)
     self._heartbeat_timeout = heartbeat_timeout
-    # After a silence of the keeper, the records of all members are older by the silence and up to
-    # one beat more. A silence longer than `_gap` therefore restarts the count of steady time.
+    # After a silence of the control task, the records of all members are older by the silence and
+    # up to one beat more. A silence longer than `_gap` therefore restarts the count of steady time.
     self._every = min(TIMING.heartbeat_interval, heartbeat_timeout / 5.0)
     self._gap = 3.5 * self._every
     self._on_records, self._each_round = on_records, each_round
@@ -169,7 +208,8 @@ class Heartbeat:
     self._fields = dict(
       job=task.job, index=task.index, role=role, host=socket.gethostname(), pid=os.getpid(), run="",
       state=MEMBER_STARTING, step=0, global_step=-1, examples=0, reason="", epochs=0,
-      job_examples=0, saved_for=None, heard=None, timeout=heartbeat_timeout, blocked="")
+      job_examples=0, saved_for=None, heard=None, timeout=heartbeat_timeout, blocked="",
+      process=own_identity(), session=0)
     self._rates, self._figures = _Rates(), None
     self._records: Dict[str, control.ControlRecord] = {}
     self._read_at: Optional[float] = None
@@ -197,13 +237,14 @@ class Heartbeat:
     if not self._thread.is_alive():
       self._table.close()
 
-  def go_through_keeper(self) -> None:
-    """Uses a session on the keeper's own server from here on.
+  def go_through_control_task(self) -> None:
+    """Uses a session on the control task's own server from here on.
 
-    A keeper on TensorFlow 1 refuses graphs from a server on TensorFlow 2, and takes a client's.
+    A control task on TensorFlow 1 refuses graphs from a server on TensorFlow 2, and takes a
+    client's.
     """
-    before, keeper = self._table, self._table.keeper
-    self._table = control.ControlTable("grpc://" + keeper.address, keeper, keeper)
+    before, control_task = self._table, self._table.control_task
+    self._table = control.ControlTable("grpc://" + control_task.address, control_task, control_task)
     before.close()
 
   def set(self, **fields) -> None:
@@ -238,15 +279,22 @@ class Heartbeat:
       fields, rates = dict(self._fields), self._rates.per_second()
     if figures is not None:  # with the steps of threads beside the loop
       fields["step"] = max(fields["step"], figures.steps)
-    waits = tuple(list(one) for one in queue_call.waiting_calls()[:_SHOWN_WAITS])
+    waits = tuple(list(call) for call in queue_call.waiting_calls()[:_SHOWN_WAITS])
     return Member(age=0.0, **dict(
       fields, steps_per_second=rates[0], examples_per_second=rates[1], waits=waits,
       figures={} if figures is None else figures.to_json()))
 
+  def try_beat(self) -> None:
+    """Sends a heartbeat now, if the task that keeps them answers."""
+    try:
+      self.beat()
+    except control.ControlError:
+      pass
+
   def beat(self) -> None:
     """Sends a heartbeat now and reads those of all members; raises ControlError."""
     if not self._has_looked:
-      # The record of an earlier process of this task, before this one overwrites it.
+      # The record of an earlier process of this task, before this process overwrites it.
       left = [m for m in members_of(self._table.read(), self._container)
               if (m.job, m.index) == (self.get("job"), self.get("index"))]
       self.previous, self._has_looked = (left[0] if left else None), True
@@ -273,12 +321,13 @@ class Heartbeat:
              is_heard=lambda: True) -> None:
     """Reports this task's end; tries again until the limit.
 
-    `state` is MEMBER_DONE or MEMBER_FAILED. The limit is half a second at most if the keeper has
-    never answered. A keeper that is lost loses the report, too: so the report is repeated until
-    `is_heard` returns True, for `TIMING.heard_limit` seconds at most while the keeper answers.
+    `state` is MEMBER_DONE or MEMBER_FAILED. The limit is half a second at most if the control task
+    has never answered. A control task that is lost loses the report, too: so the report is repeated
+    until `is_heard` returns True, for `TIMING.heard_limit` seconds at most while the control task
+    answers.
 
     Raises:
-      ControlError: the keeper took no report within the limit.
+      ControlError: the control task took no report within the limit.
     """
     self.set(state=state, reason=reason)
     if self.silence is None:
@@ -307,7 +356,7 @@ class Heartbeat:
 
   @property
   def silence(self) -> Optional[float]:
-    """Seconds since the keeper last answered; None before the first answer."""
+    """Seconds since the control task last answered; None before the first answer."""
     with self._lock:
       return None if self._read_at is None else time.monotonic() - self._read_at
 

@@ -1,10 +1,10 @@
 """Looks at the records and queues that a task keeps, and leaves nothing there.
 
-TensorFlow's operations that make a table or queue also make it where there is none. The older ones
-that read take a reference to two strings instead, the container and the name, and fail where there
-is nothing. These strings are a temporary variable, which ends with its run. No operation here takes
-a lock of tf1ps, waits, or writes. A session ends before its `Peek` does, so that the task sees no
-client afterwards.
+TensorFlow's operations that make a table or queue also make it where there is none. The older
+operations that read take a reference to two strings instead, the container and the name, and fail
+where there is nothing. These strings are a temporary variable, which ends with its run. No
+operation here takes a lock of tf1ps, waits, or writes. A session ends before its `Peek` does, so
+that the task sees no client afterwards.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class QueueSeen(NamedTuple):
 
   name: str  # its shared name
   kind: str  # "FIFOQueue"
-  container: str  # of the job; "" is the default one
+  container: str  # of the job; "" is the default container
   size: int
   capacity: int  # below 0: no limit
 
 
 class Peek:
-  """A short look at one task: a context manager."""
+  """A short look at a task: a context manager."""
 
   def __init__(self, task: Task, limit: float):
     """Prepares; each call takes `limit` seconds at most. The task must answer a probe."""
@@ -52,12 +52,12 @@ class Peek:
       values = _export(containers.CONTROL, control.TABLE)
       with tf.control_dependencies([values]):
         now = tf.timestamp()
-    found = self._run([values, now])
-    return {} if found is None else control.parse(*found)
+    answer = self._run([values, now])
+    return {} if answer is None else control.parse(*answer)
 
   def queues(self, names: Sequence[str]) -> List[QueueSeen]:
     """Returns the queues in containers of jobs; raises ControlError."""
-    found = []
+    queues = []
     for name in names:
       real = containers.real_name(name, self._task)
       with self._build():
@@ -69,9 +69,9 @@ class Peek:
             size = tf.raw_ops.QueueSize(handle=_reference(real, thing["name"]))
           size = self._run(size)
           if size is not None:
-            found.append(QueueSeen(
+            queues.append(QueueSeen(
               thing["name"], thing["kind"], name, int(size), thing["capacity"]))
-    return found
+    return queues
 
   @contextlib.contextmanager
   def _build(self):
@@ -79,7 +79,7 @@ class Peek:
       yield
 
   def _run(self, fetches):
-    """Returns the values; None if there is no such thing."""
+    """Returns the values; None if the task lacks the object."""
     try:
       return call_within(
         self._limit, "asking %s at %s" % (self._task.name, self._task.address),

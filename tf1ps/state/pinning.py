@@ -1,17 +1,17 @@
-"""Pins a thing with a shared name to a task and a container.
+"""Pins an object with a shared name to a task and a container.
 
 On TensorFlow 2.21 no process shares an unpinned queue with a shared name, and under a device setter
-each worker has its own. So such a thing is pinned:
+each worker has its own. So such an object is pinned:
 
 1. to the device that the caller gives, or that a `tf.device` scope names;
-2. else, if this process has a `tf1ps.Server`, to one of its ps, or to the chief if there is no ps.
-   A hash of the name chooses the ps, so all processes choose the same one.
+2. else, if this process has a `tf1ps.Server`, to a ps, or to the chief of a cluster without ps. A
+   hash of the name chooses the ps, so all processes choose the same ps.
 
 A device of this worker itself counts as named only under a device setter of tf1ps: TensorFlow's
 gives it to every op that is not a variable. If nothing is known, TensorFlow chooses the device, and
 the log says so.
 
-The thing lives in the container that the caller gives, or that a `tf.container` scope names, else
+The object lives in the container that the caller gives, or that a `tf.container` scope names, else
 in the container of this process's job.
 """
 
@@ -36,9 +36,9 @@ _warned = set()
 
 @contextlib.contextmanager
 def shared_placement(name: str, device: Optional[str] = None, container: Optional[str] = None):
-  """Sets the device and the container for the operation that makes a named thing.
+  """Sets the device and the container for the operation that makes a named object.
 
-  A thing without a shared name is private to its session and not pinned. For `device` and
+  An object without a shared name is private to its session and not pinned. For `device` and
   `container` None see above. Raises ValueError for an illegal container.
   """
   if container is not None:

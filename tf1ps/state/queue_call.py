@@ -1,4 +1,4 @@
-"""One call of a method that waits for a queue or accumulator: requests, pauses, errors."""
+"""A call of a method that waits for a queue: requests, pauses, errors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,20 @@ from tf1ps.cluster import (
   call_within,
   task_name_of_device,
 )
-from tf1ps.compat import TIMING, get_status, retry_refused_run
+from tf1ps.compat import (
+  TIMING,
+  error_causes,
+  failed_assertions,
+  get_status,
+  retry_refused_run,
+)
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import queue_errors, queue_steps
 
-_CLOSED = re.compile(r"Queue '[^']*' is closed")  # TensorFlow's message for an enqueue
+_CLOSED = re.compile(r"\w+ '[^']*' is closed")  # the begin of TensorFlow's sentence
 _MONITORED = (tf.train.MonitoredSession, tf.train.SingularMonitoredSession)
 # What a request that is left behind may do later.
 _LATE = {"get": "its elements may have been taken and lost",
-         "take": "its gradients may have been taken and lost",
          "put": "its elements may have been put in"}
 # The calls of this process that have made a pause. A call leaves it when it has returned.
 _waiting: "weakref.WeakSet[QueueCall]" = weakref.WeakSet()
@@ -34,7 +39,7 @@ _waiting_lock = threading.Lock()
 
 
 class Waiting(NamedTuple):
-  """A call that waits for a queue or accumulator."""
+  """A call that waits for a queue."""
 
   name: str  # of the queue
   device: str  # of its task
@@ -47,9 +52,10 @@ def waiting_calls() -> List[Waiting]:
   now = time.monotonic()
   with _waiting_lock:
     calls = list(_waiting)
-  found = [Waiting(one._guard.title, one._guard.device, one._operation, round(now - one._began, 1))
-           for one in calls if now - one._paused_at < 1.0 + 2 * one._queue.poll_secs]
-  return sorted(found, key=lambda each: -each.seconds)
+  waiting = [
+    Waiting(call._guard.title, call._guard.device, call._operation, round(now - call._began, 1))
+    for call in calls if now - call._paused_at < 1.0 + 2 * call._queue.poll_secs]
+  return sorted(waiting, key=lambda each: -each.seconds)
 
 
 class QueueCall:
@@ -59,7 +65,7 @@ class QueueCall:
     """Starts the clock of the call.
 
     Args:
-      queue: the queue or accumulator.
+      queue: the queue.
       session: a session of its graph.
       operation: the call's name in errors: "get(4)".
       requested: elements.
@@ -82,31 +88,20 @@ class QueueCall:
   def run(self, fetches, feed=None):
     """Runs a step; raises the `QueueError` that describes a failure."""
     try:
-      try:
-        return self._run_once(fetches, feed)
-      except tf.errors.InvalidArgumentError as error:
-        if guard_lib.GUARD_RESET not in str(error):
-          raise
-        self._run_once(self._steps.look)  # the session's first step may be missing
-        return self._run_once(fetches, feed)
-      except tf.errors.CancelledError as error:
-        if not _CLOSED.search(str(error)):
-          raise
-        # Another client closed it between the step's look and its enqueue: nothing was put in.
-        return self._run_once(fetches, feed)
-    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
-      described = self._describe(error)
-      if described is None:
+      return self._run_step(fetches, feed)
+    except tf.errors.CancelledError as error:
+      if not _is_closed(error):
         raise
-      raise described from error
+    # Another client closed it between the step's look and its enqueue: nothing was put in.
+    return self._run_step(fetches, feed)
 
   def run_quick(self, put, feed):
     """Runs a step that fails if the queue is closed; returns None then, for a slower step."""
     try:
-      count, = self.run(put, feed)
+      count, = self._run_step(put, feed)
       return count
     except tf.errors.CancelledError as error:
-      if not _CLOSED.search(str(error)):
+      if not _is_closed(error):
         raise
       return None
 
@@ -135,10 +130,6 @@ class QueueCall:
       _waiting.add(self)
     time.sleep(pause)
 
-  def full(self, present) -> queue_errors.QueueFull:
-    """Returns the error of a call that found no room and does not wait."""
-    return queue_errors.QueueFull("is full", self._status(present, False))
-
   def recreate(self) -> None:
     """Makes the queue if it does not exist; raises RuntimeError where this is impossible."""
     try:
@@ -154,8 +145,28 @@ class QueueCall:
                   _make_in_another_session, self._queue.queue_ref.op, self._guard.device, target)
       self.run(self._steps.look)
 
-  def _run_once(self, fetches, feed=None):
-    return run_once(self._session, fetches, feed, self._deadline, self._unanswered)
+  def _run_step(self, fetches, feed=None):
+    for is_last in (False, True):
+      try:
+        return self._run_once(fetches, feed, self._greet)
+      except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
+        described = self._describe(error)
+        if described is not None:
+          raise described from error
+        if is_last or self._guard.label.was_reset not in failed_assertions(error):
+          raise
+        # Another thread has reopened the queue in this session meanwhile.
+        self._guard.greeted.clear()
+    raise AssertionError("a step neither ended nor failed")
+
+  def _run_once(self, fetches, feed=None, prepare=None):
+    return run_once(self._session, fetches, feed, self._deadline, self._unanswered, prepare)
+
+  def _greet(self, session):
+    """Makes the first step of a session, which most steps may not be."""
+    if session not in self._guard.greeted:
+      retry_refused_run(session.run, self._steps.look)
+      self._guard.greeted.add(session)
 
   def _unanswered(self):
     what = "%s with timeout=%g on %s %s at %s" % (
@@ -164,22 +175,27 @@ class QueueCall:
     return what, _LATE.get(self._operation.partition("(")[0], "it may still be carried out")
 
   def _describe(self, error):
-    """Returns the `QueueError` for an error of TensorFlow's, or None."""
-    if guard_lib.GUARD_RESET in str(error):
+    """Returns the `QueueError` for an error of a step, or None.
+
+    The entries of the register and of the session decide. TensorFlow's text would not do: it also
+    has the errors of earlier steps.
+    """
+    try:
+      there, seen = self._run_once(self._steps.entries)
+    except tf.errors.NotFoundError:
+      return self._reset()  # it removed the register while this run looked into it
+    if there == guard_lib.GONE.encode() or seen not in (b"", there):
       return self._reset()
-    registered = self._run_once(self._steps.register).decode("utf-8")
-    if registered in ("", guard_lib.GONE):
-      return self._reset() if isinstance(error, tf.errors.NotFoundError) else None
-    there = guard_lib.descriptions([registered.encode("utf-8")])[0]
-    here = json.loads(self._guard.description)
-    differences = ["%s is %s there and %s here" % (
-      key, json.dumps(there.get(key)), json.dumps(here[key]))
-      for key in here if there.get(key) != here[key]]
-    if differences:
-      return queue_errors.QueueMismatch(
-        "another %s lives under the name %s in container %s: %s" % (
-          self._guard.kind, self._guard.title, self._guard.container_title,
-          "; ".join(differences)))
+    for registered in guard_lib.descriptions([there]):
+      here = json.loads(self._guard.label.description)
+      differences = ["%s is %s there and %s here" % (
+        key, json.dumps(registered.get(key)), json.dumps(here[key]))
+        for key in here if registered.get(key) != here[key]]
+      if differences:
+        return queue_errors.QueueMismatch(
+          "another %s lives under the name %s in container %s: %s" % (
+            self._guard.kind, self._guard.title, self._guard.label.container_title,
+            "; ".join(differences)))
     return self._reset() if isinstance(error, tf.errors.NotFoundError) else None
 
   def _closed(self, present):
@@ -192,10 +208,10 @@ class QueueCall:
   def _reset(self):
     return queue_errors.QueueReset(
       "container %s was reset: %s %s and its elements are lost" % (
-        self._guard.container_title, self._guard.kind, self._guard.title))
+        self._guard.label.container_title, self._guard.kind, self._guard.title))
 
   def _status(self, present, closed):
-    return queue_errors.QueueStatus(
+    return queue_errors.QueueView(
       queue="%s %s" % (self._queue.spec.kind, self._guard.title), device=self._guard.device,
       operation=self._operation, requested=self._requested, present=int(present),
       capacity=self._queue.spec.capacity, closed=closed, elapsed=time.monotonic() - self._began)
@@ -216,25 +232,32 @@ def _make_in_another_session(op, device, target):
 
 
 def run_once(session, fetches, feed=None, deadline: Optional[float] = None,
-             describe: Optional[Callable[[], Tuple[str, str]]] = None):
+             describe: Optional[Callable[[], Tuple[str, str]]] = None,
+             prepare: Optional[Callable[[tf.Session], None]] = None):
   """Runs fetches without the session's hooks.
 
   Args:
-    session: a `tf.Session` or a monitored one.
+    session: a `tf.Session` or a `tf.train.MonitoredSession`.
     fetches, feed: as for `tf.Session.run`.
     deadline: the end of the caller's timeout, by `time.monotonic`; None: no limit. It does not
       limit the recovery of a monitored session.
     describe: returns the name of the call, and the effect of a run that ends later, for the error.
+    prepare: called with the session that makes the run, before it.
 
   Raises:
     QueueUnanswered: the servers did not answer until the deadline and a margin. The run goes on.
   """
+  def run_now(inner):
+    if prepare is not None:
+      prepare(inner)
+    return retry_refused_run(inner.run, fetches, feed)
+
   def run(inner):
     if deadline is None:
-      return retry_refused_run(inner.run, fetches, feed)
+      return run_now(inner)
     limit = max(0.0, deadline - time.monotonic()) + TIMING.answer_limit
     try:
-      return call_within(limit, "a run", retry_refused_run, inner.run, fetches, feed)
+      return call_within(limit, "a run", run_now, inner)
     except LimitExceeded as error:
       what, late = describe()
       raise queue_errors.QueueUnanswered(
@@ -246,6 +269,11 @@ def run_once(session, fetches, feed=None, deadline: Optional[float] = None,
   if isinstance(session, _MONITORED):
     return session.run_step_fn(lambda step_context: run(step_context.session))
   return run(session)
+
+
+def _is_closed(error: tf.errors.CancelledError) -> bool:
+  """Whether a queue was closed under an enqueue; the end of a session has the same type."""
+  return any(map(_CLOSED.match, error_causes(error)))
 
 
 def _raw(session):

@@ -1,4 +1,4 @@
-"""The errors of queues and accumulators, one type per reason.
+"""The errors of queues, a type per reason.
 
   QueueTimeout     the time was over: `QueueEmpty` from a get, `QueueFull` from a put (these are
                    also Python's own `queue.Empty` and `queue.Full`)
@@ -8,7 +8,7 @@
   QueueMismatch    another kind of queue lives under the name
   QueueUnanswered  the ps did not answer a request, which it may carry out later
 
-After each of them but the last one every element is in the queue or with its caller.
+After each error but the last, every element is in the queue or with its caller.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple, Optional
 from tf1ps.compat import Error
 
 
-class QueueStatus(NamedTuple):
+class QueueView(NamedTuple):
   """A queue as a call saw it."""
 
   queue: str  # its class and name
@@ -36,10 +36,10 @@ class QueueError(Error, RuntimeError):
   """A call on a queue failed.
 
   Attributes:
-    status: the `QueueStatus`, or None if the queue could not be read.
+    status: the `QueueView`, or None if the queue could not be read.
   """
 
-  def __init__(self, reason: str, status: Optional[QueueStatus] = None):
+  def __init__(self, reason: str, status: Optional[QueueView] = None):
     text = reason
     if status is not None:
       text = "%s on %s at %s %s after %.3f s: requested %d, present %d, capacity %s, %s" % (

@@ -3,22 +3,26 @@
 A `dequeue_many(4)` of TensorFlow takes the elements that are there and waits for more; if it is
 cancelled meanwhile, it loses what it took. A step here reads the size first and runs TensorFlow's
 operation only if that finds everything it needs. The guard (guard.py) keeps other steps out in
-between, but not TensorFlow's own operations of other clients: after one of those, a step may wait
-for the next element. So do not mix both on a queue whose elements must not be lost.
+between, but not TensorFlow's own operations of other clients: after such an operation, a step may
+wait for the next element. So do not mix both on a queue whose elements must not be lost.
 """
 
 from __future__ import annotations
 
-from typing import List, NamedTuple
+import functools
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
+
+from tf1ps import graph
+from tf1ps.state import guard as guard_lib
 
 ENDED, CANCELLED = "ended", "cancelled"  # why a queue was closed
 _MANY = 2 ** 31 - 1  # elements; the capacity of a queue without a limit
 
 
 class QueueSpec(NamedTuple):
-  """What two clients of one queue must agree on."""
+  """The properties of a queue on which its clients must agree."""
 
   kind: str  # the class: "FIFOQueue"
   capacity: int  # elements; below 0: no limit
@@ -26,7 +30,7 @@ class QueueSpec(NamedTuple):
 
 
 class Steps(NamedTuple):
-  """The steps that `get`, `put` and the other methods run.
+  """The steps that `get`, `put` and the other methods run, each in a run of its own.
 
   A report is int32 `[3]`: elements moved, elements that were present, whether it is closed.
   """
@@ -36,13 +40,42 @@ class Steps(NamedTuple):
   take: list  # components, then the report; a batch if the shapes are known, else one element
   vals: list  # to feed: one batch per component
   put: list  # the report
-  look: list  # the report of no move; of all steps only this one may be a session's first
+  look: list  # the report of no move; of all steps only this step may be a session's first
   quick_take: list  # the components of n elements or of none; [] if shapes are unknown
   quick_put: list  # int32 scalar: elements that were put in
   state: list  # string scalar: why the queue was closed
-  register: tf.Tensor  # string scalar: the register's description of the name
+  entries: List[tf.Tensor]  # see `Guard.entries`
   discard: list  # closes the queue and destroys it
   forget: tf.Operation  # makes the session accept the queue that is there now
+  announced: List[tf.Operation]  # registers the queue; [] if its name is not shared
+
+
+class _Form(NamedTuple):
+  """What decides which operations a queue needs beside it."""
+
+  dtypes: tuple
+  in_batches: bool  # see `has_shapes`
+  has_least: bool  # whether elements stay until it is closed
+  is_shared: bool  # whether other clients know its name
+
+
+class _Queue(NamedTuple):
+  """A queue for the steps; its numbers are int32 scalars."""
+
+  handle: tf.Tensor
+  dtypes: Sequence[tf.DType]
+  capacity: tf.Tensor  # elements
+  least: Optional[tf.Tensor]  # elements that stay until it is closed, if there are any
+  zero: tf.Tensor
+
+
+class _Look(NamedTuple):
+  """What a step finds first; scalars."""
+
+  size: tf.Tensor  # int32: elements
+  present: tf.Tensor  # int32: elements that can be taken
+  closed: tf.Tensor  # bool
+  closed_number: tf.Tensor  # int32: 1 if it is closed
 
 
 def has_shapes(queue) -> bool:
@@ -55,142 +88,179 @@ def batch_of(shape) -> tf.TensorShape:
   return tf.TensorShape([None]).concatenate(shape)
 
 
-def build(queue, guard) -> Steps:
-  """Builds the steps beside the queue."""
-  with tf.control_dependencies(None), tf.name_scope("%s_steps" % guard.name_in_graph):
-    n = tf.placeholder_with_default(tf.constant(1), [], "n")
-    up_to = tf.placeholder_with_default(tf.constant(False), [], "up_to")
-    vals = [tf.placeholder(dtype, batch_of(shape), "vals")
-            for dtype, shape in zip(queue.dtypes, queue.shapes)]
-    in_batches = has_shapes(queue)
-    return Steps(
-      n=n, up_to=up_to, vals=vals,
-      take=take(queue, guard, n, up_to, False) if in_batches else _take_one(queue, guard),
-      put=put(queue, guard, vals, False, False), look=_only_look(queue, guard),
-      quick_take=_quick_take(queue, guard, n) if in_batches else [],
-      quick_put=_quick_put(queue, guard, vals),
-      state=guard.step(lambda: [guard.read_state()], may_be_first=False),
-      register=guard.read_register(), discard=_discard(queue, guard), forget=guard.forget())
+def build(queue, label: guard_lib.Label) -> Tuple[guard_lib.Guard, Steps]:
+  """Builds the guard and the steps beside the queue; returns both."""
+  op = queue.queue_ref.op
+  template = _template(_Form(
+    tuple(tf.as_dtype(dtype) for dtype in queue.dtypes), has_shapes(queue),
+    queue.spec.min_after_dequeue > 0, bool(label.name)))
+  names, constant = guard_lib.resource_names(label), graph.constant_attributes
+  attributes = {
+    guard_lib.MUTEX: {"shared_name": graph.text_attribute(names.mutex)},
+    guard_lib.REGISTER_TABLE: {"shared_name": graph.text_attribute(names.register),
+                 "container": graph.text_attribute(label.container)},
+    "capacity": constant(_most(queue.spec), tf.int32),
+    "least": constant(queue.spec.min_after_dequeue, tf.int32),
+  }
+  attributes.update(guard_lib.constants_of(label))
+  with tf.control_dependencies(None):
+    ops, steps = template.add([queue.queue_ref], guard_lib.device_of(op), attributes,
+                              "%s_steps" % op.name.split("/")[-1])
+  return guard_lib.Guard(op, label, ops), steps
 
 
-def take(queue, guard, n, up_to, may_be_first=True) -> list:
+@functools.lru_cache(maxsize=None)
+def _template(form: _Form) -> graph.Template:
+  def make():
+    handle = tf.placeholder(tf.resource, [], "queue")
+    label = guard_lib.Label(guard_lib.QUEUE_KIND, "queue" if form.is_shared else "", "", "")
+    guard = guard_lib.Guard(handle.op, label)
+    queue = _Queue(handle, form.dtypes, guard.constant(_MANY, name="capacity"),
+                   guard.constant(2, name="least") if form.has_least else None,
+                   guard.constant(0))
+    return [handle], (guard.ops, _build(queue, guard, form))
+
+  return graph.Template(make)
+
+
+def _build(queue: _Queue, guard, form: _Form) -> Steps:
+  n, up_to = tf.placeholder(tf.int32, [], "n"), tf.placeholder(tf.bool, [], "up_to")
+  vals = [tf.placeholder(dtype, None, "vals") for dtype in form.dtypes]
+  begin = guard.begin()
+  with tf.control_dependencies(begin[1:]):
+    look = _look(queue)
+
+  def step(function, *args):
+    return guard.step(lambda: function(queue, *args), begin=begin)
+
+  announced = [guard_lib.announce(queue.handle.op, guard.label, guard.ops.register)]
+  return Steps(
+    n=n, up_to=up_to, vals=vals,
+    take=step(_take, look, n, up_to) if form.in_batches else step(_take_one, look),
+    put=step(_put, look, vals, n, False),
+    look=guard.step(lambda: [_report(queue.zero, _look(queue))]),
+    quick_take=step(_quick_take, look, n) if form.in_batches else [],
+    quick_put=step(_quick_put, look, vals, n),
+    state=guard.step(lambda: [guard.read_state()], begin=begin),
+    entries=guard.entries(), discard=step(_discard, guard), forget=guard.forget(),
+    announced=announced if form.is_shared else [])
+
+
+def take(queue, guard, n, up_to) -> list:
   """Builds a step that takes n elements, or up to n, if they are there.
 
-  `n` is an int32 scalar, 0 or more; `up_to` a bool or a bool scalar; `may_be_first` see
-  `Guard.step`. Returns the components, `[count, ...]` each, and the report.
+  `n` is an int32 scalar, 0 or more; `up_to` a bool or a bool scalar. Returns the components,
+  `[count, ...]` each, and the report.
   """
-  def step():
-    _, present, closed = _look(queue)
-    enough = tf.logical_or(up_to, present >= n)
-    count = tf.where_v2(enough, tf.minimum(present, n), 0)
-    # With n=0 it returns an empty batch at once, also if the queue is closed.
-    components = tf.raw_ops.QueueDequeueManyV2(
-      handle=queue.queue_ref, n=count, component_types=queue.dtypes)
-    return list(components) + [_report(count, present, closed)]
-
-  return guard.step(step, may_be_first=may_be_first)
+  view = _view(queue, guard)
+  return guard.step(lambda: _take(view, _look(view), n, up_to))
 
 
-def put(queue, guard, vals, up_to: bool, may_be_first=True) -> list:
+def put(queue, guard, vals, up_to: bool) -> list:
   """Builds a step that puts a batch in if there is room; returns [the report].
 
   `vals` has a tensor `[n, ...]` per component. `up_to` allows to put in only the first elements.
   """
-  def step():
-    size, _, closed = _look(queue)
-    capacity = queue.spec.capacity
-    room = capacity - size if capacity > 0 else tf.constant(_MANY)
-    given = count = tf.shape(vals[0])[0]
-    if up_to:
-      count = tf.minimum(given, room)
-    count = tf.where_v2(tf.logical_and(count <= room, tf.logical_not(closed)), count, 0)
-    with tf.control_dependencies([_enqueue_first(queue, vals, count)]):
-      return [_report(count, size, closed)]
-
-  return guard.step(step, vals, may_be_first)
+  view, given = _view(queue, guard), tf.shape(vals[0])[0]
+  return guard.step(lambda: _put(view, _look(view), vals, given, up_to), [*vals, given])
 
 
 def write_state(guard, text: str) -> List[tf.Tensor]:
   """Builds a step that notes beside the queue why it is closed."""
-  def write():
-    with tf.control_dependencies([guard.write_state(text)]):
-      return [tf.constant(True)]
+  attributes = guard_lib.constants_of(guard.label)
+  attributes["text"] = graph.constant_attributes(text, tf.string)
+  return _note_template().add(
+    list(guard.ops), guard.device, attributes, "%s_%s" % (guard.name_in_graph, text))
 
-  return guard.step(write)
+
+@functools.lru_cache(maxsize=None)
+def _note_template() -> graph.Template:
+  def make():
+    ops = guard_lib.GuardOps(*(
+      tf.placeholder(tf.int64 if "key" in field else tf.resource, [], field)
+      for field in guard_lib.GuardOps._fields))
+    guard = guard_lib.Guard(ops.mutex.op, guard_lib.Label(guard_lib.QUEUE_KIND, "", "", ""), ops)
+    text = guard.constant("a note", name="text")
+    return list(ops), guard.step(lambda: [guard.constant(True), guard.write_state(text)])
+
+  return graph.Template(make)
 
 
-def _look(queue):
-  size = tf.raw_ops.QueueSizeV2(handle=queue.queue_ref)
-  with tf.control_dependencies([size]):
-    closed = tf.raw_ops.QueueIsClosedV2(handle=queue.queue_ref)
+def _most(spec: QueueSpec) -> int:
+  """The number of elements that a queue can hold."""
+  return min(spec.capacity, _MANY) if spec.capacity > 0 else _MANY
+
+
+def _view(queue, guard) -> _Queue:
   least = queue.spec.min_after_dequeue
-  present = tf.where_v2(closed, size, tf.maximum(size - least, 0)) if least else size
-  return size, present, closed
+  return _Queue(queue.queue_ref, queue.dtypes, guard.constant(_most(queue.spec)),
+                guard.constant(least) if least else None, guard.constant(0))
 
 
-def _report(count, present, closed):
-  return tf.stack([count, present, tf.cast(closed, tf.int32)])
+def _look(queue: _Queue) -> _Look:
+  size = tf.raw_ops.QueueSizeV2(handle=queue.handle)
+  with tf.control_dependencies([size]):
+    closed = tf.raw_ops.QueueIsClosedV2(handle=queue.handle)
+  present = size
+  if queue.least is not None:
+    present = tf.where_v2(closed, size, tf.maximum(size - queue.least, queue.zero))
+  return _Look(size, present, closed, tf.cast(closed, tf.int32))
+
+
+def _report(count, look, present=None):
+  return tf.stack([count, look.present if present is None else present, look.closed_number])
+
+
+def _take(queue, look, n, up_to):
+  is_enough = tf.logical_or(up_to, look.present >= n)
+  count = tf.where_v2(is_enough, tf.minimum(look.present, n), queue.zero)
+  return [*_dequeue(queue, count), _report(count, look)]
+
+
+def _put(queue, look, vals, given, up_to):
+  room, count = queue.capacity - look.size, given
+  if up_to:
+    count = tf.minimum(given, room)
+  fits = tf.logical_and(count <= room, tf.logical_not(look.closed))
+  count = tf.where_v2(fits, count, queue.zero)
+  return [_report(count, look, look.size), _enqueue_first(queue, vals, count)]
+
+
+def _dequeue(queue, count):
+  # With n=0 it returns an empty batch at once, also if the queue is closed.
+  return tf.raw_ops.QueueDequeueManyV2(handle=queue.handle, n=count, component_types=queue.dtypes)
 
 
 def _enqueue_first(queue, vals, count):
   """Puts in the first elements of a batch; none, also into a closed queue, where count is 0."""
   # Slices share the batch's memory; tf.cond takes three times the operations.
-  return tf.raw_ops.QueueEnqueueManyV2(
-    handle=queue.queue_ref, components=[value[:count] for value in vals])
+  begin, end, strides = tf.constant([0]), tf.raw_ops.Pack(values=[count]), tf.constant([1])
+  return tf.raw_ops.QueueEnqueueManyV2(handle=queue.handle, components=[
+    tf.raw_ops.StridedSlice(input=value, begin=begin, end=end, strides=strides) for value in vals])
 
 
-def _only_look(queue, guard):
-  def step():
-    _, present, closed = _look(queue)
-    return [_report(tf.constant(0), present, closed)]
-
-  return guard.step(step)
-
-
-def _quick_take(queue, guard, n):
+def _quick_take(queue, look, n):
   """The first try of `get`: fewer operations and no report, as the elements usually are there."""
-  def step():
-    least = queue.spec.min_after_dequeue
-    size = tf.raw_ops.QueueSizeV2(handle=queue.queue_ref)
-    count = tf.where_v2(size - least >= n if least else size >= n, n, 0)
-    return tf.raw_ops.QueueDequeueManyV2(
-      handle=queue.queue_ref, n=count, component_types=queue.dtypes)
-
-  return guard.step(step, may_be_first=False)
+  present = look.size if queue.least is None else look.size - queue.least
+  return _dequeue(queue, tf.where_v2(present >= n, n, queue.zero))
 
 
-def _quick_put(queue, guard, vals):
+def _quick_put(queue, look, vals, n):
   """The first try of `put`, as there usually is room; it fails if the queue is closed."""
-  def step():
-    count = tf.shape(vals[0])[0]
-    size = tf.raw_ops.QueueSizeV2(handle=queue.queue_ref)
-    most = queue.spec.capacity if queue.spec.capacity > 0 else _MANY
-    count = tf.where_v2(size <= most - count, count, 0)
-    with tf.control_dependencies([_enqueue_first(queue, vals, count)]):
-      return [tf.identity(count)]
-
-  return guard.step(step, vals, may_be_first=False)
+  count = tf.where_v2(look.size <= queue.capacity - n, n, queue.zero)
+  return [count, _enqueue_first(queue, vals, count)]
 
 
-def _take_one(queue, guard):
-  def step():
-    _, present, closed = _look(queue)
-    components = tf.cond(
-      present > 0,
-      lambda: tf.raw_ops.QueueDequeueV2(
-        handle=queue.queue_ref, component_types=queue.dtypes),
-      lambda: [tf.zeros([], dtype) for dtype in queue.dtypes], strict=True)
-    return list(components) + [_report(tf.minimum(present, 1), present, closed)]
-
-  return guard.step(step, may_be_first=False)
+def _take_one(queue, look):
+  components = tf.cond(
+    look.present > 0,
+    lambda: tf.raw_ops.QueueDequeueV2(handle=queue.handle, component_types=queue.dtypes),
+    lambda: [tf.zeros([], dtype) for dtype in queue.dtypes], strict=True)
+  return [*components, _report(tf.minimum(look.present, 1), look)]
 
 
 def _discard(queue, guard):
-  def step():
-    close = tf.raw_ops.QueueCloseV2(handle=queue.queue_ref, cancel_pending_enqueues=True)
-    with tf.control_dependencies([close]):
-      destroy = tf.raw_ops.DestroyResourceOp(resource=queue.queue_ref)
-    with tf.control_dependencies([destroy, guard.write_state("")]):
-      return [tf.constant(True)]
-
-  return guard.step(step, may_be_first=False)
+  close = tf.raw_ops.QueueCloseV2(handle=queue.handle, cancel_pending_enqueues=True)
+  with tf.control_dependencies([close]):
+    destroy = tf.raw_ops.DestroyResourceOp(resource=queue.handle)
+  return [queue.zero, destroy, guard.write_state(guard.constant(""))]

@@ -13,7 +13,7 @@ These things differ or are new:
    have no order; a caller that needs many elements may wait while others take few.
 3. `try_dequeue_many` and `try_enqueue_many` build operations that never block.
 4. `close` notes its reason, so consumers distinguish an end from a cancellation. `drain` takes all
-   elements, `reopen` replaces the queue by a new one.
+   elements, `reopen` replaces the queue by a new queue.
 
 TensorFlow's own operations stay as they are: a `dequeue_many` that is cancelled half-way loses the
 elements that it took. Use `get` and `put` where a call may time out.
@@ -21,12 +21,12 @@ elements that it took. Use `get` and `put` where a call may time out.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import TIMING
+from tf1ps.compat import TIMING, DropIn
 from tf1ps.state import guard, pinning, queue_call, queue_errors, queue_steps
 
 
@@ -47,7 +47,11 @@ class PutElements(NamedTuple):
   closed: tf.Tensor  # bool scalar: whether the queue is closed
 
 
-class _LosslessQueue(guard.Guarded):
+# For type checkers: each of the four classes has a class of TensorFlow's behind this base.
+_TensorFlowsQueue: Any = object
+
+
+class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
   """What the four kinds share. Stands before TensorFlow's class among the bases.
 
   Attributes:
@@ -71,11 +75,8 @@ class _LosslessQueue(guard.Guarded):
       make()
     self.spec = queue_steps.QueueSpec(kind, int(capacity), int(min_after_dequeue))
     self._single = _single(self)
-    self._guard = guard.Guard(
-      self.queue_ref.op, guard.QUEUE_KIND, shared_name or "", self._describe())
-    self._steps = queue_steps.build(self, self._guard)
-    with tf.control_dependencies(None):
-      self._announced = [self._guard.announce()] if shared_name else []
+    self._guard, self._steps = queue_steps.build(self, guard.Label.of(
+      self.queue_ref.op, guard.QUEUE_KIND, shared_name or "", self._describe()))
 
   def _describe(self):
     return dict(
@@ -87,32 +88,33 @@ class _LosslessQueue(guard.Guarded):
 
   # TensorFlow's operations. Each also registers the queue, so that a reset closes it.
 
-  def enqueue(self, vals, name=None):
+  def enqueue(self, vals: Any, name: Optional[str] = None) -> tf.Operation:
     """Builds TensorFlow's operation."""
-    with tf.control_dependencies(self._announced):
+    with tf.control_dependencies(self._steps.announced):
       return super().enqueue(vals, name)
 
-  def enqueue_many(self, vals, name=None):
+  def enqueue_many(self, vals: Any, name: Optional[str] = None) -> tf.Operation:
     """Builds TensorFlow's operation."""
-    with tf.control_dependencies(self._announced):
+    with tf.control_dependencies(self._steps.announced):
       return super().enqueue_many(vals, name)
 
-  def dequeue(self, name=None):
+  def dequeue(self, name: Optional[str] = None) -> Any:
     """Builds TensorFlow's operation."""
-    with tf.control_dependencies(self._announced):
+    with tf.control_dependencies(self._steps.announced):
       return super().dequeue(name)
 
-  def dequeue_many(self, n, name=None):
+  def dequeue_many(self, n: Union[int, tf.Tensor], name: Optional[str] = None) -> Any:
     """Builds TensorFlow's operation."""
-    with tf.control_dependencies(self._announced):
+    with tf.control_dependencies(self._steps.announced):
       return super().dequeue_many(n, name)
 
-  def dequeue_up_to(self, n, name=None):
+  def dequeue_up_to(self, n: Union[int, tf.Tensor], name: Optional[str] = None) -> Any:
     """Builds TensorFlow's operation."""
-    with tf.control_dependencies(self._announced):
+    with tf.control_dependencies(self._steps.announced):
       return super().dequeue_up_to(n, name)
 
-  def close(self, cancel_pending_enqueues=False, name=None):
+  def close(self, cancel_pending_enqueues: bool = False,
+            name: Optional[str] = None) -> tf.Operation:
     """Builds TensorFlow's operation; it also notes the reason beside the queue."""
     reason = queue_steps.CANCELLED if cancel_pending_enqueues else queue_steps.ENDED
     with tf.control_dependencies(queue_steps.write_state(self._guard, reason)):
@@ -120,7 +122,8 @@ class _LosslessQueue(guard.Guarded):
 
   # Operations that never block.
 
-  def try_dequeue_many(self, n, up_to=False, name=None) -> TakenElements:
+  def try_dequeue_many(self, n: Union[int, tf.Tensor], up_to: bool = False,
+                       name: Optional[str] = None) -> TakenElements:
     """Builds an operation that takes elements if they are there, and never blocks.
 
     Args:
@@ -145,7 +148,8 @@ class _LosslessQueue(guard.Guarded):
       return TakenElements(
         self._shaped(components), report[0], report[1], tf.cast(report[2], tf.bool))
 
-  def try_enqueue_many(self, vals, up_to=False, name=None) -> PutElements:
+  def try_enqueue_many(self, vals: Any, up_to: bool = False,
+                       name: Optional[str] = None) -> PutElements:
     """Builds an operation that puts elements in if there is room, and never blocks.
 
     Args:
@@ -166,13 +170,13 @@ class _LosslessQueue(guard.Guarded):
 
   # Calls that wait in Python.
 
-  def get(self, session, n: Optional[int] = None, up_to: bool = False,
-          timeout: Optional[float] = None):
+  def get(self, session: tf.Session, n: Optional[int] = None, up_to: bool = False,
+          timeout: Optional[float] = None) -> Any:
     """Takes elements out of the queue, like Python's `queue.Queue.get`.
 
     Args:
       session: a session of the queue's graph; its hooks do not run.
-      n: the number of elements; None: one, without a batch dimension.
+      n: the number of elements; None: an element without a batch dimension.
       up_to: whether fewer, at least one, are enough.
       timeout: seconds to wait; 0: it asks once; None: no limit.
 
@@ -191,19 +195,19 @@ class _LosslessQueue(guard.Guarded):
     call = queue_call.QueueCall(
       self, session, "get(%s)" % ("" if n is None else n), wanted, timeout)
     feed = {self._steps.n: wanted}
-    if up_to:
-      feed[self._steps.up_to] = True
-    elif self._steps.quick_take:
+    if self._steps.quick_take and not up_to:
       components = call.run(self._steps.quick_take, feed)
       if len(components[0]):
         return self._as_taken(components, n)
+    feed[self._steps.up_to] = up_to
     while True:
       *components, (count, present, closed) = call.run(self._steps.take, feed)
       if count:
         return self._as_taken(components, n)
       call.pause(present, closed, queue_errors.QueueEmpty)
 
-  def put(self, session, values, timeout: Optional[float] = None, many: bool = False) -> None:
+  def put(self, session: tf.Session, values: Any, timeout: Optional[float] = None,
+          many: bool = False) -> None:
     """Puts an element, or a whole batch, into the queue.
 
     Args:
@@ -226,6 +230,7 @@ class _LosslessQueue(guard.Guarded):
       return
     call = queue_call.QueueCall(self, session, "put(%s)" % (count if many else ""), count, timeout)
     feed = dict(zip(self._steps.vals, vals))
+    feed[self._steps.n] = count
     if call.run_quick(self._steps.quick_put, feed):
       return
     while True:
@@ -234,7 +239,7 @@ class _LosslessQueue(guard.Guarded):
         return
       call.pause(present, closed, queue_errors.QueueFull)
 
-  def drain(self, session) -> list:
+  def drain(self, session: tf.Session) -> List[Any]:
     """Takes all elements that `get` can take; returns a list of elements as `get` returns them.
 
     In an open RandomShuffleQueue the last `min_after_dequeue` stay, as TensorFlow keeps them.
@@ -246,8 +251,8 @@ class _LosslessQueue(guard.Guarded):
       except (queue_errors.QueueEmpty, queue_errors.QueueEnded):
         return elements
 
-  def reopen(self, session) -> None:
-    """Replaces the queue by a new, empty, open one; its elements are lost.
+  def reopen(self, session: tf.Session) -> None:
+    """Replaces the queue by a new queue, empty and open; the elements are lost.
 
     TensorFlow's own operations that wait on it are cancelled. Other clients use the new queue.
     After a reset of the container, the session uses the queue that lives there now.
@@ -317,8 +322,8 @@ class _LosslessQueue(guard.Guarded):
             for value, dtype in zip(self._listed(values, many), self.dtypes)]
     if not many:
       vals = [value[np.newaxis] for value in vals]
-    counts = {len(value) if value.ndim else None for value in vals}
-    if len(counts) != 1 or None in counts:
+    counts = {len(value) if value.ndim else -1 for value in vals}
+    if len(counts) != 1 or -1 in counts:
       raise ValueError("the components of a batch have different first dimensions: %s" % (
         ", ".join(str(value.shape) for value in vals)))
     for value, shape in zip(vals, self.shapes):
@@ -371,8 +376,13 @@ def _rank(value) -> int:
 class FIFOQueue(_LosslessQueue, tf.queue.FIFOQueue):
   """A `tf.queue.FIFOQueue` that loses no element."""
 
-  def __init__(self, capacity, dtypes, shapes=None, names=None, shared_name=None,
-               name="fifo_queue", *, device=None, container=None):
+  _replaces = tf.queue.FIFOQueue
+
+  def __init__(self, capacity: int, dtypes: Union[tf.DType, Sequence[tf.DType]],
+               shapes: Union[tf.TensorShape, Sequence[Any], None] = None,
+               names: Optional[Sequence[str]] = None, shared_name: Optional[str] = None,
+               name: str = "fifo_queue", *,
+               device: Optional[str] = None, container: Optional[str] = None):
     """Creates the queue. The other kinds take `device` and `container`, too.
 
     Args:
@@ -397,8 +407,13 @@ class FIFOQueue(_LosslessQueue, tf.queue.FIFOQueue):
 class PaddingFIFOQueue(_LosslessQueue, tf.queue.PaddingFIFOQueue):
   """A `tf.queue.PaddingFIFOQueue` that loses no element."""
 
-  def __init__(self, capacity, dtypes, shapes, names=None, shared_name=None,
-               name="padding_fifo_queue", *, device=None, container=None):
+  _replaces = tf.queue.PaddingFIFOQueue
+
+  def __init__(self, capacity: int, dtypes: Union[tf.DType, Sequence[tf.DType]],
+               shapes: Union[tf.TensorShape, Sequence[Any]],
+               names: Optional[Sequence[str]] = None, shared_name: Optional[str] = None,
+               name: str = "padding_fifo_queue", *,
+               device: Optional[str] = None, container: Optional[str] = None):
     """Creates the queue like TensorFlow; see `FIFOQueue` for `device` and `container`."""
     self._make(
       lambda: tf.queue.PaddingFIFOQueue.__init__(
@@ -409,8 +424,15 @@ class PaddingFIFOQueue(_LosslessQueue, tf.queue.PaddingFIFOQueue):
 class RandomShuffleQueue(_LosslessQueue, tf.queue.RandomShuffleQueue):
   """A `tf.queue.RandomShuffleQueue` that loses no element."""
 
-  def __init__(self, capacity, min_after_dequeue, dtypes, shapes=None, names=None, seed=None,
-               shared_name=None, name="random_shuffle_queue", *, device=None, container=None):
+  _replaces = tf.queue.RandomShuffleQueue
+
+  def __init__(self, capacity: int, min_after_dequeue: int,
+               dtypes: Union[tf.DType, Sequence[tf.DType]],
+               shapes: Union[tf.TensorShape, Sequence[Any], None] = None,
+               names: Optional[Sequence[str]] = None, seed: Optional[int] = None,
+               shared_name: Optional[str] = None,
+               name: str = "random_shuffle_queue", *,
+               device: Optional[str] = None, container: Optional[str] = None):
     """Creates the queue like TensorFlow; see `FIFOQueue` for `device` and `container`."""
     self._make(
       lambda: tf.queue.RandomShuffleQueue.__init__(
@@ -421,8 +443,13 @@ class RandomShuffleQueue(_LosslessQueue, tf.queue.RandomShuffleQueue):
 class PriorityQueue(_LosslessQueue, tf.queue.PriorityQueue):
   """A `tf.queue.PriorityQueue` that loses no element: the lowest priority comes first."""
 
-  def __init__(self, capacity, types, shapes=None, names=None, shared_name=None,
-               name="priority_queue", *, device=None, container=None):
+  _replaces = tf.queue.PriorityQueue
+
+  def __init__(self, capacity: int, types: Union[tf.DType, Sequence[tf.DType]],
+               shapes: Union[tf.TensorShape, Sequence[Any], None] = None,
+               names: Optional[Sequence[str]] = None, shared_name: Optional[str] = None,
+               name: str = "priority_queue", *,
+               device: Optional[str] = None, container: Optional[str] = None):
     """Creates the queue like TensorFlow; see `FIFOQueue` for `device` and `container`.
 
     The first component of each element is its priority, an int64 scalar; `types` and `shapes`

@@ -1,19 +1,19 @@
 """Clears containers, task by task, without ending a session.
 
 TensorFlow's `Session.reset` waits for every task of the cluster without a limit, ends all sessions
-of the master that it asks, and on 2.21 kills a ps on which an operation is blocked on one of the
-container's queues. `reset_containers` instead
+of the master that it asks, and on 2.21 kills a ps on which an operation is blocked on a queue of
+the container. `reset_containers` instead
 
 1. writes a control record that the reset begins, and marks the job's run as not initialised, so
    that its workers wait for their chief. With their next heartbeat the job's sessions see the
    record, stop and report it. The reset waits for that, and for the end of the cancelled steps on
    the ps: a step keeps the address of a ref variable, and the ps hangs or dies if the step uses it
    after the variable is cleared. TensorFlow 1.15 ends a cancelled step only after a second.
-2. closes the things that tf1ps made in the container, on each task. Between the first and the last
-   operation of a step a queue must stay: another client could make a new, empty one under its name,
-   and the step would wait for it for ever while it holds the lock. So the reset marks each thing as
-   gone in the container's register while it holds the thing's lock. Later steps see the mark and
-   touch nothing. The same step closes a queue, which ends TensorFlow's operations that wait for it.
+2. closes the objects that tf1ps made in the container, on each task. Between the first and the last
+   operation of a step a queue must stay: another client could make a new queue under its name,
+   and the step would wait for it for ever while it holds the lock. So the reset marks each object
+   as gone in the container's register while it holds the object's lock. Later steps see the mark
+   and touch nothing. The same step closes a queue, which ends TensorFlow's operations on it.
 3. clears the container on each task, by a call with a limit that ends no session.
 4. writes a control record that the reset is done.
 
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -50,9 +50,9 @@ _WITH_SESSION = frozenset([heartbeat.MEMBER_STARTING, heartbeat.MEMBER_TRAINING]
 
 
 class Cleared(NamedTuple):
-  """The result of a reset on one task."""
+  """The result of a reset on a task."""
 
-  task: object  # the `Task`
+  task: Task
   containers: List[str]  # their names on the task
   queues: List[str]  # the queues that it closed first
   error: str  # why the containers were not cleared; "" if they were
@@ -62,7 +62,7 @@ class ResetError(Error, RuntimeError):
   """A reset did not reach every task.
 
   Attributes:
-    results: one `Cleared` per task.
+    results: a `Cleared` per task.
   """
 
   def __init__(self, results: Sequence[Cleared]):
@@ -91,9 +91,10 @@ def check_names(names) -> List[str]:
   return list(names)
 
 
-def reset_containers(target, names: Sequence[str], timeout: float = TIMING.reset_limit,
+def reset_containers(target: Union[str, Cluster], names: Sequence[str],
+                     timeout: float = TIMING.reset_limit,
                      queues: Sequence[str] = ()) -> List[Cleared]:
-  """Clears containers on every task of a cluster; returns one `Cleared` per task.
+  """Clears containers on every task of a cluster; returns a `Cleared` per task.
 
   Args:
     target: the `Cluster`; or the target ("grpc://host:port") of a server of this process or of any
@@ -111,7 +112,7 @@ def reset_containers(target, names: Sequence[str], timeout: float = TIMING.reset
   names = check_names(names)
   if timeout <= 0:
     raise ValueError("timeout must be a positive number of seconds, got %r" % (timeout,))
-  cluster = target if hasattr(target, "tasks") else cluster_at(target, timeout)
+  cluster = target if isinstance(target, Cluster) else cluster_at(target, timeout)
   bypass_proxy(cluster.tasks())
   # A user may call the default container by its real name, "ps"; its jobs call it "".
   announced = names + [DEFAULT] * any(name in cluster.jobs for name in names)
@@ -126,7 +127,7 @@ def reset_containers(target, names: Sequence[str], timeout: float = TIMING.reset
 
 
 def cluster_at(target: str, timeout: float = TIMING.reset_limit) -> Cluster:
-  """Returns the cluster of a server of this process, or of one that keeps it in a control record.
+  """Returns the cluster of a server here, or of a ps that keeps it in a control record.
 
   Raises:
     ValueError: the server's cluster is not known.
@@ -138,15 +139,15 @@ def cluster_at(target: str, timeout: float = TIMING.reset_limit) -> Cluster:
   bypass_proxy([task])
   table = control.ControlTable(target, task, task, timeout)
   try:
-    found = table.read().get(control.CLUSTER_RECORD)
+    stored = table.read().get(control.CLUSTER_RECORD)
   except control.ControlError as error:
     raise ValueError("the cluster of the task at %s is not known: %s" % (target, error)) from error
   finally:
     table.close()
-  if found is None:
+  if stored is None:
     raise ValueError("the cluster of %s at %s is not known: it is not a ps that tf1ps started. "
                      "Give the cluster instead of the target." % (task.name, target))
-  return from_cluster_spec(found.value, task.job, task.index)
+  return from_cluster_spec(stored.value, task.job, task.index)
 
 
 def _task_at(target, timeout):
@@ -168,15 +169,15 @@ def _clear(task, names, timeout, queues) -> Cleared:
   if not seen.is_up:
     return Cleared(task, real, closed, seen.detail)
   try:
-    closed += call_within(timeout, "closing the queues", _close_things, task, real, queues)
+    closed += call_within(timeout, "closing the queues", _close_objects, task, real, queues)
     cleanup_all(task.address, real, timeout)
   except (CallError, LimitExceeded, tf.errors.OpError) as error:
     return Cleared(task, real, closed, error_line(error))
   return Cleared(task, real, closed, "")
 
 
-def _close_things(task, names: Sequence[str], others: Sequence[str]) -> List[str]:
-  """Marks the things in containers of one task as gone, and closes the queues.
+def _close_objects(task, names: Sequence[str], others: Sequence[str]) -> List[str]:
+  """Marks the objects in containers of a task as gone, and closes the queues.
 
   `names` are the containers as the server knows them; `others` are shared names of queues that
   tf1ps did not make. Returns "container/queue" of each closed queue.
@@ -184,14 +185,16 @@ def _close_things(task, names: Sequence[str], others: Sequence[str]) -> List[str
   graph = tf.Graph()
   with graph.as_default(), tf.device(task.name):
     registers = {name: guard.table(name, guard.REGISTER) for name in names}
-    values = {name: _values(register) for name, register in registers.items()}
+    values = {name: tf.raw_ops.LookupTableExportV2(
+      table_handle=register, Tkeys=tf.int64, Tvalues=tf.string)[1]
+              for name, register in registers.items()}
   config = make_small_config([task.name])
   closed = []
   with BoundedSession("grpc://" + task.address, graph, config, 1.0) as session:
     for name in names:
-      things = guard.descriptions(session.run(values[name]))
+      objects = guard.descriptions(session.run(values[name]))
       with graph.as_default(), tf.device(task.name):
-        steps = [_ClosingStep(task, name, registers[name], thing) for thing in things]
+        steps = [_ClosingStep(task, name, registers[name], each) for each in objects]
         ours = {step.queue for step in steps}
         closes = {other: _close_queue(name, other) for other in others if other not in ours}
       closed += ["%s/%s" % (name, step.queue) for step in _run_all(session, steps) if step.queue]
@@ -201,7 +204,7 @@ def _close_things(task, names: Sequence[str], others: Sequence[str]) -> List[str
 
 
 def _run_all(session, steps):
-  """Runs the steps, in one run if possible; returns those whose thing existed."""
+  """Runs the steps, in one run if possible; returns those whose object existed."""
   try:
     session.run([step.locked for step in steps], options=_lock_limit())
     return steps
@@ -214,30 +217,30 @@ def _lock_limit():
 
 
 class _ClosingStep:
-  """The step that marks one thing as gone, and closes it if it is a queue.
+  """The step that marks an object as gone, and closes it if it is a queue.
 
   Attributes:
-    queue: the name of the queue; None if the thing is not a queue.
-    locked: the operation that runs the step under the thing's lock.
+    queue: the name of the queue; None if the object is not a queue.
+    locked: the operation that runs the step under the object's lock.
   """
 
-  def __init__(self, task, container: str, register, thing: Dict[str, object]):
+  def __init__(self, task, container: str, register, description: Dict[str, Any]):
     """Adds the step to the default graph.
 
     Args:
-      task: the thing's task.
+      task: the object's task.
       container: its container, as the server knows it.
       register: the container's register.
-      thing: its description in the register.
+      description: of the object in the register.
     """
-    kind, name = thing["thing"], thing["name"]
+    kind, name = description["thing"], description["name"]
     self.queue = name if kind == guard.QUEUE_KIND else None
     # Clients of the default container call it "".
     called = ["", container] if container == task.job else [container]
-    locks = []
-    for one in called:
+    locks: List[tf.Tensor] = []
+    for container_name in called:
       mutex = tf.raw_ops.MutexV2(
-        container=containers.CONTROL, shared_name=guard.lock_name(kind, one, name))
+        container=containers.CONTROL, shared_name=guard.lock_name(kind, container_name, name))
       with tf.control_dependencies(locks):
         locks.append(tf.raw_ops.MutexLock(mutex=mutex))
     self._unlocked = self._step(register, kind, container, name)
@@ -247,7 +250,7 @@ class _ClosingStep:
       self.locked = tf.group(*[tf.raw_ops.ConsumeMutexLock(mutex_lock=lock) for lock in locks])
 
   def run(self, session) -> bool:
-    """Runs the step, without the lock after a limit; returns whether the thing existed."""
+    """Runs the step, without the lock after a limit; returns whether the object existed."""
     try:
       return _exists(session.run, self.locked, options=_lock_limit())
     except tf.errors.DeadlineExceededError:
@@ -269,25 +272,21 @@ def _exists(operation, *args, **kwargs) -> bool:
   return True
 
 
-def _values(register):
-  return tf.raw_ops.LookupTableExportV2(table_handle=register, Tkeys=tf.int64, Tvalues=tf.string)[1]
-
-
 def _close_queue(container, name):
   """Builds an operation that closes any queue; it fails with NotFoundError if there is none.
 
   The handle of a queue usually comes from the operation that makes it, which needs its class, types
   and capacity. TensorFlow's older operations take a reference to two strings instead, the container
-  and the name.
+  and the name. A variable would have its operation's name on the task, so that two resets at the
+  same time would close each other's queues; a temporary variable belongs to a single step.
   """
-  reference = tf.raw_ops.VariableV2(
-    shape=[2], dtype=tf.string, container=containers.CONTROL, shared_name="")
+  reference = tf.raw_ops.TemporaryVariable(shape=[2], dtype=tf.string)
   reference = tf.raw_ops.Assign(ref=reference, value=tf.constant([container, name]))
   return tf.raw_ops.QueueClose(handle=reference, cancel_pending_enqueues=True)
 
 
 def _job_container(name: str) -> str:
-  """The container's name in the job's control records: its default one is ""."""
+  """The container's name in the job's control records: the default container is ""."""
   return "" if name == DEFAULT else name
 
 

@@ -26,20 +26,18 @@ from typing import Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import temporary_path
+from tf1ps.compat import own_identity, temporary_path
 from tf1ps.state import control
+from tf1ps.state.run_status import RUN_ENDED, RUN_FILE, RUN_RUNNING, RunStatus, parse_run_status
 
 _log = logging.getLogger("tf1ps")
 
-RUN_RUNNING = "running"
-RUN_ENDED = "ended"
-RUN_FAILED = "failed"
 _PREFIX = "run:"
 _MAX_BYTES = 2 ** 16  # more than a status file has
 
 
 class RunRecord(NamedTuple):
-  """The run in one container of one task."""
+  """The run in a container of a task."""
 
   id: str  # random
   initialised: bool  # whether initialisation is complete
@@ -48,6 +46,9 @@ class RunRecord(NamedTuple):
   jobs: dict  # the cluster of the chief: {job: addresses}
   signature: list  # the shared variables of the chief's graph
   writes: int  # how often the chief has initialised or restored this run
+  host: str = ""  # the chief's
+  directory: str = ""  # where the chief saves; "" for nowhere
+  inode: str = ""  # of that directory, with its file system; "" if it has none
 
 
 def new_run_id() -> str:
@@ -82,72 +83,81 @@ def write_run(table: control.ControlTable, container: str, record: RunRecord) ->
 
 def uninitialised(records: Dict[str, control.ControlRecord], container: str) -> Dict[str, dict]:
   """Returns the record that marks a container's live run as not initialised; {} if none is live."""
-  found = find_run(records, container)
-  if found is None or found.ended or not found.initialised:
+  run = find_run(records, container)
+  if run is None or run.ended or not run.initialised:
     return {}
-  return {_name(container): dict(found._replace(initialised=False)._asdict())}
-
-
-class RunStatus(NamedTuple):
-  """The content of the status file in a checkpoint directory."""
-
-  run: str  # the run's id
-  state: str  # one of RUN_...
-  global_step: int  # the last one that the chief read
-  time: float  # when the chief wrote the file, in seconds since the epoch by its clock
-  host: str = ""  # the chief's
-  pid: int = 0  # its process id there
-  reason: str = ""  # why the run has failed
-  may_resume: bool = False  # of a failed one: whether the chief may be started again and go on
-  goal: str = ""  # of one that has ended: what was asked for, as flags
+  return {_name(container): dict(run._replace(initialised=False)._asdict())}
 
 
 class RunFile:
   """The run's status file in the checkpoint directory, which the chief rewrites every few seconds.
 
   An evaluator never connects to the cluster; it reads here whether the run is alive.
+
+  Attributes:
+    path: of the file.
+    done: the names of the workers that have done their part, for the chief's writes.
   """
 
-  NAME = "tf1ps-run.json"
+  NAME = RUN_FILE
 
-  def __init__(self, checkpoint_dir: str):
-    self._path = os.path.join(checkpoint_dir, self.NAME)
-    self._directory = checkpoint_dir
+  def __init__(self, checkpoint_dir: str, address: str = ""):
+    """`address` is that of the task that keeps the job's records, for the chief's writes."""
+    self.path = os.path.join(checkpoint_dir, self.NAME)
+    self._directory, self._address = checkpoint_dir, address
+    self.done = ""
     self._written_at = -math.inf
-    self._is_over = False
+    self._is_over, self._goal = False, ""
     self._lock = threading.Lock()
 
   def read(self) -> Optional[RunStatus]:
     """Returns the status, or None if the file cannot be read."""
     try:
-      with tf.gfile.GFile(self._path, "r") as file:
+      with tf.gfile.GFile(self.path, "r") as file:
         # Without a size it reads as many bytes as the path has now, which may be a newer file's.
-        return RunStatus(**json.loads(file.read(_MAX_BYTES)))
+        return parse_run_status(file.read(_MAX_BYTES))
     except (tf.errors.OpError, ValueError, TypeError):
       return None
+
+  def has_ended(self, goal: str = "", last_step: Optional[int] = None) -> bool:
+    """Returns whether a run has ended that was asked for the same: a goal, or a last step.
+
+    Without both it returns False: nothing says that the run that has ended was this run.
+    """
+    status = self.read() if goal or last_step is not None else None
+    if status is None or status.state != RUN_ENDED:
+      return False
+    return status.goal == goal if goal else status.global_step >= last_step
 
   def write(self, run: str, state: str, global_step: int, reason: str = "",
             may_resume: bool = False, goal: str = "") -> None:
     """Replaces the file atomically; raises tf.errors.OpError if that fails."""
     with self._lock:
-      self._is_over = state != RUN_RUNNING
+      self._is_over, self._goal = state != RUN_RUNNING, goal
       self._replace(run, state, global_step, reason, may_resume, goal)
 
-  def touch(self, run: str, global_step: int, every: float) -> None:
+  def touch(self, run: str, global_step: int, every: float) -> Optional[RunStatus]:
     """Writes that the run is alive, at most once per `every` seconds; logs a failure.
 
+    On a full disk it overwrites the file, for an evaluator takes a silent run for lost.
     It writes nothing after the end of the run, because the last heartbeat may follow the end.
+    Returns the status of a running chief in another process, if that has written since: it stays.
     """
     with self._lock:
       if self._is_over or time.monotonic() - self._written_at < every:
-        return
+        return None
+      there = self.read() if self._written_at > -math.inf else None
+      if there is not None and there.state == RUN_RUNNING and there.process != own_identity():
+        return there
       try:
-        self._replace(run, RUN_RUNNING, global_step)
+        self._replace(run, RUN_RUNNING, global_step, goal=self._goal)
       except tf.errors.OpError as error:
-        _log.warning("the run's status file was not written: %s", error)
+        if not self._overwrite(self._text(run, RUN_RUNNING, global_step, goal=self._goal)):
+          _log.warning("the run's status file was not written: %s", error)
+      return None
 
   def remove_leftovers(self) -> None:
-    """Removes what killed processes have left of a write. Only the file's one writer calls it."""
+    """Removes what killed processes have left of a write. Only the writer of the file calls it."""
     with self._lock:
       try:
         for name in tf.gfile.ListDirectory(self._directory):
@@ -158,20 +168,38 @@ class RunFile:
 
   def _replace(self, run: str, state: str, global_step: int, reason: str = "",
                may_resume: bool = False, goal: str = "") -> None:
-    status = RunStatus(run, state, int(global_step), time.time(), socket.gethostname(),
-                       os.getpid(), reason, may_resume, goal)
+    text = self._text(run, state, global_step, reason, may_resume, goal)
     self._written_at = time.monotonic()
     tf.gfile.MakeDirs(self._directory)
-    temporary = "%s.%d.tmp" % (self._path, os.getpid())
+    temporary = "%s.%s.tmp" % (self.path, own_identity())
     with tf.gfile.GFile(temporary, "w") as file:
-      file.write(json.dumps(dict(status._asdict())))
-    tf.gfile.Rename(temporary, self._path, overwrite=True)
+      file.write(text)
+    tf.gfile.Rename(temporary, self.path, overwrite=True)
+
+  def _text(self, run: str, state: str, global_step: int, reason: str = "",
+            may_resume: bool = False, goal: str = "") -> str:
+    return json.dumps(dict(RunStatus(
+      run, state, int(global_step), time.time(), socket.gethostname(), os.getpid(), reason,
+      may_resume, goal, own_identity(), self._address, self.done)._asdict()))
+
+  def _overwrite(self, text: str) -> bool:
+    """Writes into the block that the file has; returns whether it could.
+
+    A reader that finds a part of the text takes the file for unchanged.
+    """
+    try:
+      with open(self.path, "r+") as file:
+        file.write(text)
+        file.truncate()
+      return True
+    except OSError:
+      return False
 
 
 class StopFile:
   """A request of the evaluator, in the checkpoint directory, to end a run early.
 
-  It names the run, so that it ends no later one. The chief looks for it.
+  It names the run, so that it ends no later run. The chief looks for it.
   """
 
   NAME = "tf1ps-stop.json"
@@ -183,8 +211,8 @@ class StopFile:
     """Returns why a run shall end, or ""."""
     try:
       with tf.gfile.GFile(self._path, "r") as file:
-        found = json.loads(file.read(_MAX_BYTES))
-      return str(found["reason"]) if run and found["run"] == run else ""
+        request = json.loads(file.read(_MAX_BYTES))
+      return str(request["reason"]) if run and request["run"] == run else ""
     except (tf.errors.OpError, ValueError, KeyError, TypeError):
       return ""
 

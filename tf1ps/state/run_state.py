@@ -32,7 +32,7 @@ _REF_VARIABLES = ("VariableV2", "Variable")
 _EMPTIED = ("FIFOQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2", "RandomShuffleQueueV2")
 
 
-class _Queue(NamedTuple):
+class _QueueToEmpty(NamedTuple):
   size: tf.Tensor
   take: list  # an element
   least: int  # the elements that TensorFlow does not give away
@@ -41,7 +41,7 @@ class _Queue(NamedTuple):
 class _Clearing(NamedTuple):
   graph: tf.Graph
   clear: List[tf.Operation]
-  queues: List[_Queue]
+  queues: List[_QueueToEmpty]
 
 
 def clear_run_state(record: ServerRecord, graph: tf.Graph, tasks: Sequence,
@@ -58,12 +58,13 @@ def clear_run_state(record: ServerRecord, graph: tf.Graph, tasks: Sequence,
     ContainerError: naming the task that did not answer; those before it are cleared.
   """
   for task in tasks:
-    found = _build(graph, record.container, task)
+    clearing = _build(graph, record.container, task)
     config = make_small_config({record.cluster.task.name, task.name})
     session = BoundedSession(
-      record.target, found.graph, config, close_limit=TIMING.run_session_close_limit)
+      record.target, clearing.graph, config, close_limit=TIMING.run_session_close_limit)
     try:
-      call_within(timeout, "clearing the state on %s" % task.name, _clear, session, found, timeout)
+      call_within(timeout, "clearing the state on %s" % task.name,
+                  _clear, session, clearing, timeout)
     except (tf.errors.OpError, LimitExceeded) as error:
       session.abort(lambda: tf.errors.CancelledError(None, None, "given up"))
       raise containers.ContainerError(
@@ -74,12 +75,12 @@ def clear_run_state(record: ServerRecord, graph: tf.Graph, tasks: Sequence,
 
 
 def _build(graph, container, task) -> _Clearing:
-  found = _Clearing(tf.Graph(), [], [])
+  clearing = _Clearing(tf.Graph(), [], [])
   for op in graph.get_operations():
     if op.type in _DESTROYED + _REF_VARIABLES + _EMPTIED and _is_in(op, container, task):
-      with found.graph.as_default(), tf.device(op.device):
-        _add(found, op)
-  return found
+      with clearing.graph.as_default(), tf.device(op.device):
+        _add(clearing, op)
+  return clearing
 
 
 def _is_in(op, container, task) -> bool:
@@ -87,41 +88,41 @@ def _is_in(op, container, task) -> bool:
     return False
   if op.type not in _REF_VARIABLES and (
       op.get_attr("shared_name").decode("utf-8") == guard.REGISTER):
-    return False  # of tf1ps's own queues: a program that waits for one would see a reset
+    return False  # of tf1ps's own queues: a program that waits for a queue would see a reset
   device = tf.DeviceSpec.from_string(op.device or "")
   return (device.job, device.task or 0) == (task.job, task.index)
 
 
-def _add(found, op):
-  handle = _copy(op, found.graph)
+def _add(clearing, op):
+  handle = _copy(op, clearing.graph)
   if op.type in _EMPTIED:
     types = list(op.get_attr("component_types"))
     if op.type == "PriorityQueueV2":
       types.insert(0, tf.int64)  # the priority
-    found.queues.append(_Queue(
+    clearing.queues.append(_QueueToEmpty(
       tf.raw_ops.QueueSizeV2(handle=handle),
       list(tf.raw_ops.QueueDequeueV2(handle=handle, component_types=types)),
       op.get_attr("min_after_dequeue") if op.type == "RandomShuffleQueueV2" else 0))
   elif op.type in _DESTROYED:
-    found.clear.append(tf.raw_ops.DestroyResourceOp(resource=handle, ignore_lookup_error=True))
+    clearing.clear.append(tf.raw_ops.DestroyResourceOp(resource=handle, ignore_lookup_error=True))
   elif handle.shape.is_fully_defined():
     zeros = tf.zeros(handle.shape, handle.dtype.base_dtype)
-    found.clear.append(tf.assign(handle, zeros, validate_shape=False).op)
+    clearing.clear.append(tf.assign(handle, zeros, validate_shape=False).op)
 
 
 def _copy(op, graph) -> tf.Tensor:
   """Copies an operation and what it takes in; returns its output."""
   definition, seen = tf.GraphDef(), set()
 
-  def add(one):
-    if one.name in seen:
+  def add(op):
+    if op.name in seen:
       return
-    seen.add(one.name)
+    seen.add(op.name)
     node = definition.node.add()
-    node.CopyFrom(one.node_def)
+    node.CopyFrom(op.node_def)
     node.ClearField("input")
     node.attr.pop("_class", None)
-    for tensor in one.inputs:
+    for tensor in op.inputs:
       node.input.append(tensor.name)
       add(tensor.op)
 
@@ -131,10 +132,10 @@ def _copy(op, graph) -> tf.Tensor:
   return tf.import_graph_def(definition, return_elements=[op.name + ":0"], name="copy")[0]
 
 
-def _clear(session, found, timeout):
+def _clear(session, clearing, timeout):
   until = time.monotonic() + timeout
-  session.run(found.clear)
-  for queue in found.queues:
+  session.run(clearing.clear)
+  for queue in clearing.queues:
     for _ in range(max(0, int(session.run(queue.size)) - queue.least)):
       left = until - time.monotonic()
       if left <= 0:

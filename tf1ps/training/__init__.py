@@ -10,17 +10,24 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "auto_steps": ["AutoSteps"],
   "build": ["build_step"],
+  "counts": ["Counts"],
+  "dry_run": ["DryRun", "make_dry_run"],
   "dynamic_ranges": ["DynamicRanges"],
-  "image_path": ["SummaryImageError", "check_summary_image"],
+  "execution": ["Execution", "Fetches"],
+  "optimizer_table": ["OPTIMIZERS", "OPTIMIZER_TABLE"],
+  "optimizers": ["make_optimizer"],
   "options": [
-    "BETWEEN_GRAPH", "BY_NAME", "DEFAULT_MAX_RESTARTS", "GPU_NONE", "LOG_JSON", "OLD_FLAGS",
-    "Option", "Options", "PROGRAMS",
-    "RESTART_NEVER", "StalenessPolicy", "TABLE", "check_options", "first_batch_size", "of_program",
-    "parse_bad_record_policy", "parse_gpu_memory", "parse_staleness_policy", "shard_of"],
+    "ALL_REDUCE", "AUTO", "BETWEEN_GRAPH", "BY_NAME", "GPU_NONE", "IN_GRAPH", "LOG_JSON",
+    "OLD_FLAGS", "Option", "Options", "PROGRAMS", "StalenessPolicy", "TABLE", "check_options",
+    "first_batch_size", "of_program", "parse_bad_record_policy", "parse_gpu_memory",
+    "parse_restart", "parse_staleness_policy", "shard_of"],
   "outcome": ["NanLossError", "Outcome"],
   "stall_watch": ["StalledError"],
+  "step": ["Step"],
   "step_log": ["NotedRun", "read_step_log"],
+  "stops": ["FASTER", "StopAtStep"],
   "traffic_report": ["TrafficReport"],
   "worker": ["train"],
 })

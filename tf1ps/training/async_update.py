@@ -18,7 +18,7 @@ class Update(NamedTuple):
   """An asynchronous update."""
 
   train_op: tf.Operation
-  age: tf.Tensor  # of the gradients, as of their push where a policy needs it then
+  age: tf.Tensor  # of the gradients: with a policy as of their push, else after the update
   taken: Optional[tf.Tensor]  # whether the update was made; None: always
 
 
@@ -30,10 +30,11 @@ def build_update(
   """Builds an asynchronous update.
 
   Args:
-    grads_and_vars: pairs (gradient, variable); no gradient is None.
+    grads_and_vars: pairs (gradient, variable), all of which have a gradient.
     global_step: the variable that counts updates.
     optimizer: makes the update.
-    make_damped: returns the optimizer for gradients of an age, in place of `optimizer`; or None.
+    make_damped: takes the gradients' age and returns the optimizer that replaces `optimizer`; or
+      None.
     max_staleness: the highest age of a gradient that is applied, or None.
     begun: the result of `staleness.begin_gradient_age`; None calls it here.
   """

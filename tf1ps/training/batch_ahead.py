@@ -1,11 +1,11 @@
-"""Reads one batch ahead: workers that train in step must know whether there is a next batch.
+"""Reads one batch ahead: workers that make each step together must know who has a next batch.
 
 A separate run reads the batch into a queue on the worker, and the step takes it from there.
 """
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -22,6 +22,8 @@ class BatchAhead:
 
   def __init__(self):
     self.read: Optional[tf.Tensor] = None
+    self._left: Optional[tf.Tensor] = None
+    self._taken: Sequence[tf.Tensor] = ()
 
   def pass_through(self, inputs: Any) -> Any:
     """Builds the queue for `inputs`, (features, labels), between the input and the model.
@@ -35,12 +37,15 @@ class BatchAhead:
     queue = tf.FIFOQueue(2, [tensor.dtype for tensor in tensors], name="batch_ahead")
     with tf.control_dependencies([queue.enqueue(tensors)]):
       self.read = tf.identity(batch_size_of(features), name="batch_ahead_examples")
-    taken = queue.dequeue()
-    taken = iter(taken if isinstance(taken, (list, tuple)) else [taken])
-    found = [None if leaf is None else _like(next(taken), leaf) for leaf in leaves]
-    return tf.nest.pack_sequence_as(inputs, found, expand_composites=True)
+    self._left, taken = queue.size(), queue.dequeue()
+    self._taken = taken if isinstance(taken, (list, tuple)) else [taken]
+    for copy, tensor in zip(self._taken, tensors):
+      copy.set_shape(tensor.shape)
+    copies = iter(self._taken)
+    return tf.nest.pack_sequence_as(
+      inputs, [leaf if leaf is None else next(copies) for leaf in leaves], expand_composites=True)
 
-
-def _like(tensor, leaf):
-  tensor.set_shape(leaf.shape)
-  return tensor
+  def clear(self, session: tf.Session) -> None:
+    """Drops the batches that an earlier session has read and not trained on."""
+    for _ in range(session.run(self._left)):
+      session.run(self._taken)

@@ -15,7 +15,6 @@ else. A batch takes these steps:
 from __future__ import annotations
 
 import contextlib
-from typing import Union
 
 import tensorflow.compat.v1 as tf
 
@@ -23,13 +22,7 @@ from tf1ps.checkpoint import InputPositions
 from tf1ps.cluster import Cluster
 from tf1ps.pipeline import Shard
 from tf1ps.placement import partition_large, replica_device_setter
-from tf1ps.program import (
-  Program,
-  build_schedule,
-  kind_scope,
-  learning_rate_of,
-  make_optimizer,
-)
+from tf1ps.program import Program, resource_variables
 from tf1ps.replication import (
   REPEAT,
   STOP_ALL,
@@ -38,12 +31,12 @@ from tf1ps.replication import (
   begin_gradient_age,
   build_clones,
   clip_gradients,
-  damped_learning_rate,
   devices_here,
   gradient_age,
 )
-from tf1ps.training import async_update, own_train_op, program_towers, shared_statistics
+from tf1ps.training import async_update, own_train_op, shared_statistics
 from tf1ps.training.options import Options
+from tf1ps.training.program_towers import ProgramTowers
 from tf1ps.training.remainder import Remainder
 from tf1ps.training.repeated_data import RepeatedData
 from tf1ps.training.step import Batches, Step, summarize
@@ -56,14 +49,6 @@ from tf1ps.transfer import (
 )
 
 
-def build_learning_rate(options: Options, cluster: Cluster) -> Union[float, tf.Tensor]:
-  """Returns the learning rate of the options: scaled, and following its schedule, if they ask."""
-  rate = learning_rate_of(options.optimizer, options.learning_rate)
-  if options.scale_learning_rate:
-    rate *= options.replicas_to_aggregate or cluster.num_replicas
-  return build_schedule(options.schedule, rate, tf.train.get_global_step())
-
-
 def model_scope(options: Options, cluster: Cluster, container: str, on_ps: bool = True):
   """Returns the scopes of a model: its container, devices, kind of variables, partitions."""
   stack = contextlib.ExitStack()
@@ -74,7 +59,7 @@ def model_scope(options: Options, cluster: Cluster, container: str, on_ps: bool 
       ps_strategy="greedy") or device
   stack.enter_context(tf.get_default_graph().container(container))
   stack.enter_context(tf.device(device))
-  stack.enter_context(kind_scope(options.variables))
+  stack.enter_context(resource_variables())
   if options.partition_bytes is not None:
     stack.enter_context(partition_large(options.partition_bytes, max(len(cluster.ps), 1)))
   use_wire_dtype(options.wire_dtype)
@@ -86,29 +71,27 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
   """Builds a between-graph replica; `build.build_step` lists its arguments, result and errors."""
   with model_scope(options, cluster, container):
     global_step = tf.train.get_or_create_global_step()
-    learning_rate = build_learning_rate(options, cluster)
-    towers = program_towers.ProgramTowers(
-      program, lambda: make_optimizer(options.optimizer, learning_rate), options)
+    towers = ProgramTowers(program, options)
     towers.add_worker(shard, options.num_clones)
     devices = devices_here(options.num_clones) if options.num_clones > 1 else [""]
-    built = build_clones(towers.loss, devices, towers.optimizer())
-    program_towers.check_learning_rate(towers, options)
-    program_towers.summarize_learning_rate(towers, options.optimizer, learning_rate)
+    built = build_clones(towers.loss, devices, towers.optimizers.of_tower())
+    towers.optimizers.summarize_learning_rate()
     batches = Batches(
       built.grads_and_vars, built.loss, towers.batch_sizes[0],
       options.gradient_accumulation_steps, shard.range_reports)
     shard.range_reports = batches.range_reports
     build = _synchronous if options.is_synchronous else _asynchronous
-    if towers.train_op is not None:
+    if towers.optimizers.train_op is not None:
       build = _own_update
     step = build(towers, batches, built.update_ops, options, cluster, shard)
     summarize("loss", step.loss)
-    if not shard.is_dynamic:  # the table of ranges knows the done ones
+    if not shard.is_dynamic:  # the table of ranges knows the done ranges
       step = step._replace(positions=InputPositions(
         cluster.replica_index, cluster.num_replicas, shard.batch_size, global_step))
     if step.repeats is not None:
       step.repeats.follow(step.positions)
-    return batches.complete(step)._replace(program_hooks=towers.hooks, hint=towers.hint)
+    return batches.complete(step)._replace(
+      program_hooks=towers.hooks, hint=towers.optimizers.hint)
 
 
 def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -> Step:
@@ -119,11 +102,12 @@ def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -
     begun, = ahead.hold([begun])
   arrived = pack_gradients(
     _clipped(batches.grads_and_vars, options.clip_norm), options.pack_bytes, options.wire_dtype)
+  optimizers = towers.optimizers
   # Moving averages of batch normalisation and the like are updated with the step.
   with tf.control_dependencies(update_ops):
     train_op, age, taken = async_update.build_update(
-      arrived, global_step, towers.averaged(towers.optimizers[0]),
-      _make_damped(towers, options, cluster), options.staleness.drop, begun)
+      arrived, global_step, optimizers.averaged(optimizers.built[0]),
+      optimizers.damped if options.staleness.damp else None, options.staleness.drop, begun)
   fetch_variables(options.pack_bytes, options.wire_dtype, hold=ahead and ahead.hold)
   keep_constants_local()
   step = Step(train_op, batches.loss, batches.examples, taken=taken)
@@ -136,7 +120,7 @@ def _own_update(towers, batches, update_ops, options, cluster, unused_shard) -> 
   """Builds an update by the program's own training op."""
   global_step = tf.train.get_global_step()
   begun = begin_gradient_age(global_step)
-  train_op = own_train_op.build_update(towers.train_op, update_ops, global_step)
+  train_op = own_train_op.build_update(towers.optimizers.train_op, update_ops, global_step)
   age = gradient_age(global_step, begun, train_op)
   fetch_variables(options.pack_bytes)
   keep_constants_local()
@@ -151,18 +135,6 @@ def _with_age(step, age, options, cluster) -> Step:
   return step._replace(counted=table.count(age, options.staleness.drop), age_tables=[table])
 
 
-def _make_damped(towers, options, cluster):
-  """Returns a function from a gradient's age to its optimizer; None without such a policy."""
-  if not options.staleness.damp:
-    return None
-  if towers.has_own_optimizer:
-    raise ValueError("--staleness_policy=damp has no effect: the program brings an optimizer of "
-                     "its own, which knows its learning rate")
-  rate = build_learning_rate(options, cluster)
-  return lambda age: towers.averaged(
-    make_optimizer(options.optimizer, damped_learning_rate(rate, age)))
-
-
 def _clipped(grads_and_vars, clip_norm) -> list:
   """Returns the pairs that have a gradient, clipped."""
   grads_and_vars = [(g, v) for g, v in grads_and_vars if g is not None]
@@ -173,7 +145,7 @@ def _clipped(grads_and_vars, clip_norm) -> list:
 
 def _synchronous(towers, batches, update_ops, options, cluster, shard) -> Step:
   """Builds an update by the program's optimizer from the gradients of all workers."""
-  optimizer, count = towers.optimizers[0], cluster.num_replicas
+  optimizer, count = towers.optimizers.built[0], cluster.num_replicas
   if isinstance(optimizer, SyncReplicasOptimizer):
     raise ValueError("the program's optimizer is a SyncReplicasOptimizer: with --sync_replicas the "
                      "program returns the optimizer inside it")
@@ -182,7 +154,7 @@ def _synchronous(towers, batches, update_ops, options, cluster, shard) -> Step:
     raise ValueError("--replicas_to_aggregate=%d, but there are %d workers: give %d or less" % (
       aggregate, count, count))
   optimizer = SyncReplicasOptimizer(
-    towers.averaged(optimizer), aggregate, count, replica_index=cluster.replica_index,
+    towers.optimizers.averaged(optimizer), aggregate, count, replica_index=cluster.replica_index,
     on_uneven=options.on_uneven, clip_norm=options.clip_norm, pack_bytes=options.pack_bytes,
     wire_dtype=options.wire_dtype)
   remainder, before = None, shared_statistics.share_moves(update_ops, count)

@@ -1,7 +1,7 @@
 """Names the bound of a slow job: the part of a step that takes most of its time, and a remedy.
 
-The shares are those of the chief's traced steps (transfer/step_time.py). A job that was too short
-for a trace, or whose steps are fast, has no bound; neither has one in which no part takes half.
+The shares are those of the chief's traced steps (transfer/step_time.py). A job has no bound
+if it was too short for a trace, if its steps are fast, or if no part takes half of their time.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ from typing import Dict, Sequence, Tuple
 from tf1ps.training.options import BETWEEN_GRAPH, SHARD_DYNAMIC, Options
 from tf1ps.transfer import TimeShares
 
-LEAST_SECONDS = 30.0  # of a job; a shorter one gains nothing by a change
-_FAST_STEP = 1e-3  # seconds; less than a message to a ps and back takes
+LEAST_SECONDS = 30.0  # of a job; a shorter job gains nothing by a change
+_FAST_STEP = 1e-3  # seconds; a message to a ps and back takes longer
 _LEAST_SHARE = 0.5
 _MESSAGES, _BYTES, _COMPUTING, _PS, _INPUT, _WAITING = (
   "messages", "bytes", "computing", "operations on the ps", "input", "waiting")
 
 
-def say_bound(shares: Sequence[TimeShares], options: Options, seconds: float) -> str:
+def say_bound(shares: Sequence[TimeShares], options: Options, seconds: float,
+              steps: int = 1) -> str:
   """Returns "bound by messages (84 %): try --steps_per_execution=8", or "".
 
   Args:
     shares: of the traced runs of the chief.
     options: the job's options.
     seconds: the time of the training loop.
+    steps: of a traced run.
   """
   if not shares or seconds < LEAST_SECONDS or _FAST_STEP > statistics.mean(
-      one.seconds for one in shares) / options.steps_per_execution:
+      run.seconds for run in shares) / steps:
     return ""
   name, share = bound_of(shares)
   if share < _LEAST_SHARE:
@@ -49,10 +51,10 @@ def bound_of(shares: Sequence[TimeShares]) -> Tuple[str, float]:
 
 
 def _overlap(options) -> str:
-  """Several steps in flight, if the options allow them."""
+  """Returns the advice to have several steps in flight, if the options allow them."""
   allowed = _is_free(options) and options.shard != SHARD_DYNAMIC and (
-    options.gradient_accumulation_steps == 1 and options.steps_in_flight == 1)
-  return "--steps_in_flight=2 (older gradients)" if allowed else ""
+    options.gradient_accumulation_steps == 1 and not options.overlaps)
+  return "--overlap=2 (older gradients)" if allowed else ""
 
 
 def _is_free(options) -> bool:
@@ -63,8 +65,8 @@ def _is_free(options) -> bool:
 
 def _of_messages(options) -> str:
   if options.pack_bytes == 0:
-    return "to leave out --pack_bytes=0"
-  if _is_free(options) and options.steps_per_execution < 8:
+    return "to leave out TF1PS_PACK_BYTES=0"
+  if _is_free(options) and not options.finds_run_steps and options.run_steps < 8:
     return "--steps_per_execution=8"
   return _overlap(options) or "a larger --batch_size"
 

@@ -20,7 +20,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: option
     shard: this worker's share of the data. In-graph replication makes every worker's share from the
       options.
     options: the job's options.
-    container: the job's container; "" is the default one.
+    container: the job's container; "" is TensorFlow's default.
 
   Returns:
     The step. With asynchronous in-graph replication its `others` are the other workers' steps.

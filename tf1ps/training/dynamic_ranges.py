@@ -1,8 +1,8 @@
 """Training on leased ranges of the data (`--shard=dynamic`).
 
-1. When the job's state begins, the chief writes the table of ranges: a new one, or the one saved
-   with the checkpoint. Each session returns the leases of this task's earlier session, and begins a
-   pass.
+1. When the job's state begins, the chief writes the table of ranges: a new table, or the table
+   beside the checkpoint. Each session returns the leases of this task's earlier session, and begins
+   a pass.
 2. After each step the hook counts the trained examples of each range. Datasets of `tf1ps.pipeline`
    report the range of each record. Blocks of records are counted if the input keeps their order.
    For other inputs all ranges of an epoch are done at the end of its pass.
@@ -16,20 +16,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.checkpoint import read_beside
 from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING
 from tf1ps.pipeline import (
+  LeaseState,
   LeaseTable,
   Shard,
   StaleSessionError,
   iterator_initializers,
 )
 from tf1ps.replication import is_end_of_replicas
+from tf1ps.session import Membership, SessionLifecycle
 from tf1ps.state import MEMBER_SERVING, ControlError, ControlTable
 from tf1ps.training import execution
 from tf1ps.training import step as step_lib
@@ -68,13 +71,16 @@ class DynamicRanges(LifecycleHook):
         other workers' steps need this worker.
       is_over: returns whether training ends at a global step; at the end the hook does not wait.
     """
-    self._shard, self._leased = shard, shard.leased
+    self._shard = shard
+    self._leased: Any = shard.leased  # there are leases, see `make`
     self._fetches, self._waits, self._is_over = batch_examples, waits, is_over
     if tf.is_tensor(batch_examples):
       self._fetches = execution.Fetches(
         step_lib.Step(None, None, batch_examples), more=report_fetches(shard))
-    self._table: Optional[LeaseTable] = None
-    self._lifecycle = None
+    self._table: LeaseTable  # on_join sets it and the next two attributes
+    self._lifecycle: SessionLifecycle
+    self._membership: Membership
+    self._note: Callable[[int, list], None] = self._note_unknown
     self._look_at = 0.0
     self.is_done = self._was_done = False
     self._totals: Dict[int, int] = {}  # the size of each range that was read to its end
@@ -82,14 +88,14 @@ class DynamicRanges(LifecycleHook):
 
   @property
   def has_gone_back(self) -> bool:
-    """Whether all ranges were done when the loop ended, and are not in the state since restored."""
+    """Whether all ranges were done at the loop's end, but not in the state restored since."""
     return self._was_done and not self.is_done
 
-  def on_join(self, lifecycle) -> None:
+  def on_join(self, lifecycle: SessionLifecycle) -> None:
     membership = lifecycle.membership
     if membership is None:
       raise ValueError("--shard=dynamic needs a cluster: train on the target of a tf1ps.Server.")
-    self._lifecycle = lifecycle
+    self._lifecycle, self._membership = lifecycle, membership
     self._table = LeaseTable(
       ControlTable(membership.record.target, membership.cluster.task,
                    membership.cluster.control_task),
@@ -98,7 +104,7 @@ class DynamicRanges(LifecycleHook):
   def texts_beside_checkpoint(self) -> Dict[str, str]:
     return {SUFFIX: self._table.to_json()}
 
-  def begin(self):
+  def begin(self) -> None:
     blocks, leases = self._leased.blocks, self._leased.leases
     self._reports = report_fetches(self._shard)
     if self._reports:
@@ -110,26 +116,27 @@ class DynamicRanges(LifecycleHook):
       _log.info("the input pipeline may change the order of the records. So all ranges of an epoch "
                 "are done at the end of its pass.")
 
-  def before_run(self, run_context):
+  def before_run(self, run_context: tf.train.SessionRunContext) -> tf.train.SessionRunArgs:
     return tf.train.SessionRunArgs((self._fetches.fetch("size"), self._fetches.fetch("more")))
 
-  def after_run(self, run_context, run_values):
+  def after_run(self, run_context: tf.train.SessionRunContext,
+                run_values: tf.train.SessionRunValues) -> None:
     examples, reports = run_values.results
-    for each in zip(examples, reports) if np.ndim(examples) else [run_values.results]:
-      self._note(int(each[0]), each[1])
-    if self._lifecycle.membership.is_chief and time.monotonic() > self._look_at:
+    for step in zip(examples, reports) if np.ndim(examples) else [run_values.results]:
+      self._note(int(step[0]), step[1])
+    if self._membership.is_chief and time.monotonic() > self._look_at:
       self._look_at = time.monotonic() + TIMING.lost_check_interval
       self._try(lambda: self._table.change(self._look))
 
-  def finish_steps(self, session):
+  def finish_steps(self, session: tf.train.MonitoredSession) -> None:
     self._was_done = self.is_done  # before a recovery at the end
 
-  def leave(self, session, finished=True):
+  def leave(self, session: tf.Session, finished: bool = True) -> None:
     """Returns the leases, so that other workers train on their ranges."""
     self._try(self._leased.leases.release)
     self._try(lambda: self._table.change(self._look))
 
-  def end(self, session):
+  def end(self, session: tf.Session) -> None:
     if self.has_gone_back:  # the other workers may have trained on them since
       self._try(lambda: self._table.change(self._look))
     self._leased.leases.end()
@@ -141,41 +148,39 @@ class DynamicRanges(LifecycleHook):
     except (ControlError, StaleSessionError) as error:
       _log.info("the table of the data's ranges cannot be read: %s", error)
 
-  def _note(self, examples, unused_reports):
+  def _note_unknown(self, examples, unused_reports):
     """Counts a batch whose ranges are unknown."""
-    for found in self._leased.leases.held()[:1]:
-      self._leased.leases.note_trained(found, examples, is_done=False)
+    for range_ in self._leased.leases.held()[:1]:
+      self._leased.leases.note_trained(range_, examples, is_done=False)
 
   def _note_reports(self, unused_examples, reports):
     leases = self._leased.leases
     trained = np.concatenate([trained for trained, _, _ in reports])
-    for found, count in zip(*np.unique(trained, return_counts=True)):
-      leases.note_trained(int(found), int(count), is_done=False)
+    for range_, count in zip(*np.unique(trained, return_counts=True)):
+      leases.note_trained(int(range_), int(count), is_done=False)
     for _, ended, sizes in reports:
       self._totals.update(zip(ended.tolist(), sizes.tolist()))
-    for found, total in list(self._totals.items()):
-      if leases.trained_of(found) >= total:
-        leases.note_trained(found, 0, is_done=True)
-        del self._totals[found]
+    for range_, total in list(self._totals.items()):
+      if leases.trained_of(range_) >= total:
+        leases.note_trained(range_, 0, is_done=True)
+        del self._totals[range_]
 
   # Sessions.
 
-  def on_state_begun(self, session, checkpoint: Optional[str]) -> None:
+  def on_state_begun(self, session: tf.Session, checkpoint: Optional[str]) -> None:
     count, records, blocks = self._leased.count, None, self._leased.blocks
     if blocks is not None:
       # Counting may read a table.
       session.run(session.graph.get_collection(tf.GraphKeys.LOCAL_INIT_OP))
       count, records = blocks.count(session), blocks.records
-    saved, path = None, "%s%s" % (checkpoint, SUFFIX)
-    if checkpoint is not None and tf.gfile.Exists(path):
-      with tf.gfile.GFile(path) as file:
-        saved = file.read()
-    elif checkpoint is not None:
-      _log.warning("%s was saved without the table of ranges of the data (there is no %s). The "
-                   "epochs start from the beginning.", checkpoint, path)
+    saved = None
+    if checkpoint is not None:
+      saved = read_beside(checkpoint, SUFFIX, LeaseState.check,
+                          "It has the table of ranges of the data: the epochs start from the "
+                          "beginning")
     self._table.begin(count, records, saved)
 
-  def on_session_opened(self, session) -> None:
+  def on_session_opened(self, session: tf.Session) -> None:
     self._table.attach()
     if self._leased.blocks is not None:
       self._leased.blocks.records = self._table.records
@@ -189,8 +194,9 @@ class DynamicRanges(LifecycleHook):
 
   # The end of a pass.
 
-  def begin_next_pass(self, session, error: tf.errors.OutOfRangeError) -> bool:
-    """Begins another pass, if there is one; returns whether a further batch comes.
+  def begin_next_pass(self, session: tf.train.MonitoredSession,
+                      error: tf.errors.OutOfRangeError) -> bool:
+    """Begins another pass, if one is left; returns whether a further batch comes.
 
     Args:
       session: the `MonitoredSession`.
@@ -213,7 +219,7 @@ class DynamicRanges(LifecycleHook):
         value, has_more = self._table.change(self._look)
         if has_more and self._leased.leases.begin_pass():
           session.call_inside(lambda inside: inside.run(iterator_initializers(
-            inside.graph, only_task=self._lifecycle.membership.cluster.task.name)))
+            inside.graph, only_task=self._membership.cluster.task.name)))
           return True
         if self.is_done or not self._waits or self._is_over(step):
           return False
@@ -221,9 +227,10 @@ class DynamicRanges(LifecycleHook):
           changed_at, seen = time.monotonic(), value
       except (ControlError, StaleSessionError) as problem:
         _log.info("the table of the data's ranges cannot be read: %s", problem)
-      if time.monotonic() - changed_at > self._lifecycle.end_timeout:
+      if time.monotonic() - changed_at > self._lifecycle.settings.end_timeout:
         _log.warning("other workers hold ranges of the data and have made no progress for %.0f s "
-                     "(--end_timeout)", self._lifecycle.end_timeout)
+                     "(end_timeout)",
+                     self._lifecycle.settings.end_timeout)
         return False
       threading.Event().wait(TIMING.poll_interval)
     return False  # After a signal the session ends as at the end of the data, and saves.

@@ -1,4 +1,4 @@
-"""The epochs that a job has finished before: `--epochs` is a total, however often it is started.
+"""The epochs that a job has finished: `--epochs` is a total, however often the job is started.
 
 1. Beside each checkpoint the chief keeps how often the job has gone through its data, in
    `model.ckpt-N.epochs.json`. The number rises when all workers have gone through their data.
@@ -18,12 +18,13 @@ from typing import Callable, Dict, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import CheckpointError, use_latest, verify_checkpoint
+from tf1ps.checkpoint import CheckpointError, read_beside, use_latest, verify_checkpoint
 from tf1ps.cluster import LifecycleHook, TaskUnavailableError, probe_tasks
 from tf1ps.compat import TIMING
 from tf1ps.pipeline import SHARD_DYNAMIC, Shard
 from tf1ps.session import Membership
 from tf1ps.training import options as options_lib
+from tf1ps.training.counts import Counts
 from tf1ps.training.stops import Stops
 
 _log = logging.getLogger("tf1ps")
@@ -37,11 +38,11 @@ def are_counted(options: options_lib.Options) -> bool:
 
 def total_examples(session: tf.Session, shard: Shard, options: options_lib.Options,
                    replicas: int) -> Optional[int]:
-  """Returns about how many examples the job trains on with --epochs, if its input knows that.
+  """Returns about how many examples --epochs takes; None if the input does not know it.
 
   Args:
-    session: this worker's.
-    shard: its share; the other workers are taken to have as many records.
+    session: this worker's session.
+    shard: its share; each other worker is taken to have as many records.
     options: of the job.
     replicas: the number of workers.
   """
@@ -67,22 +68,21 @@ def read_finished(options: options_lib.Options) -> int:
 
 def _read(checkpoint: str) -> int:
   """Returns the epochs that a checkpoint has; raises DamagedCheckpointError."""
-  try:
-    with tf.gfile.GFile(checkpoint + SUFFIX) as file:
-      finished = int(json.loads(file.read())["epochs"])
-  except (tf.errors.OpError, ValueError, KeyError, TypeError):
-    finished = 0
+  finished = read_beside(checkpoint, SUFFIX, lambda text: int(json.loads(text)["epochs"]),
+                         "The epochs begin at the first") or 0
   if finished:
-    # The session would pass over a damaged one after the workers have built their input. This reads
-    # the checkpoint once more, but only of a job that had ended and was started again.
+    # The session would pass over a damaged checkpoint, but only after the workers have built their
+    # input. Only a job that had ended and was started again reads the checkpoint twice by this.
     verify_checkpoint(checkpoint)
   return finished
 
 
-def finished_before(run: Membership, options: options_lib.Options) -> int:
+def finished_before(run: Membership, options: options_lib.Options,
+                    check: Callable[[], None] = lambda: None) -> int:
   """Returns the epochs that the job has finished before; a worker waits for the chief's number.
 
-  Raises TaskUnavailableError if the chief does not come within `options.start_timeout`.
+  `check` is called in the wait, and raises when it must end. Raises TaskUnavailableError if the
+  chief does not come within `options.start_timeout`.
   """
   if not are_counted(options):
     return 0
@@ -94,29 +94,28 @@ def finished_before(run: Membership, options: options_lib.Options) -> int:
     if chief is not None:
       return chief.epochs
     if waited > options.start_timeout:
-      needed = [run.cluster.chief, *(task for task in run.holders if task != run.cluster.chief)]
+      needed = [run.cluster.chief, *(task for task in run.state_tasks if task != run.cluster.chief)]
       raise TaskUnavailableError(
         probe_tasks(needed), waited, "the chief has sent no heartbeat")
+    check()
     time.sleep(TIMING.fast_poll_interval)
 
 
 class FinishedEpochs(LifecycleHook):
   """Keeps the number of finished epochs beside each checkpoint, on the chief."""
 
-  def __init__(self, before: int, total: int, stops: Stops, positions: Sequence[tf.Variable],
-               ended_by_vote: Callable[[], bool]):
+  def __init__(self, counts: Counts, total: int, stops: Stops,
+               positions: Sequence[tf.Variable]):
     """Creates the hook.
 
     Args:
-      before: the epochs that the job had finished when it started.
-      total: the epochs that it shall finish.
-      stops: the stops of this worker; the data did not end if one is reached.
+      counts: the loop's ledger, which knows the epochs before, and whether the data have ended.
+      total: the epochs that the job shall finish.
+      stops: the stops of this worker; the data did not end if a stop is reached.
       positions: the positions of the workers' input, which mean nothing after the last epoch.
-      ended_by_vote: returns whether a vote of the workers has ended training, as all-reduce does.
     """
-    self._ended_by_vote = ended_by_vote
-    self._epochs, self._total, self._stops, self._positions = before, total, stops, positions
-    self._data_ended = False
+    self._counts, self._epochs = counts, counts.epochs_before
+    self._total, self._stops, self._positions = total, stops, positions
     self._clear: Sequence[tf.Operation] = []
     self._lifecycle = None
 
@@ -126,18 +125,14 @@ class FinishedEpochs(LifecycleHook):
   def begin(self):
     self._clear = [position.assign(b"").op for position in self._positions]
 
-  def after_run(self, run_context, run_values):
-    self._data_ended = False
-
-  def on_end_of_data(self, session, error) -> None:
-    self._data_ended = True
-
   def end_all(self, session) -> None:
     # A worker that ended before its data, by a signal or an error, is a problem of the lifecycle.
-    ended = self._data_ended or self._ended_by_vote()
+    ended = self._counts.data_ended or self._counts.was_ended
     if ended and not self._stops.is_reached and not self._lifecycle.problems:
       self._epochs = self._total
-      session.run(self._clear)
+      if self._clear:
+        session.run(self._clear)
+        self._lifecycle.save_again()  # the last step's checkpoint may have the positions
 
   def texts_beside_checkpoint(self) -> Dict[str, str]:
-    return {SUFFIX: json.dumps({"epochs": self._epochs})} if self._epochs else {}
+    return {SUFFIX: json.dumps({"epochs": self._epochs})}

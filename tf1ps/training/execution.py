@@ -1,8 +1,9 @@
 """Decides whether a run of the training loop makes one step or several (`--steps_per_execution`).
 
-`Fetches` holds the fetches of a run of one step and of a run of several. Before each run,
-`Execution` chooses between them: a run makes several steps only if they cannot pass a stop, so the
-steps near the end run one by one. A run that is repeated after a recovery is chosen anew.
+`Fetches` holds the fetches of a run of one step and of a run of several; auto_steps.py finds their
+number under `--steps_per_execution=auto`. Before each run, `Execution` chooses between both: a run
+makes several steps only if they cannot pass a stop, so the steps near the end run one by one. It
+chooses again before a run that is repeated after a recovery.
 
 Other hooks fetch values of all steps by `Fetches.fetch`. If the data end in the middle of a run,
 `Execution` counts its finished steps before any other hook learns of the end.
@@ -12,15 +13,15 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import GlobalStepTracker
 from tf1ps.cluster import LifecycleHook
-from tf1ps.training import progress
+from tf1ps.graph import needed_ops, ops_of
 from tf1ps.training import step as step_lib
+from tf1ps.training.counts import Counts, as_list
 from tf1ps.training.outcome import NanLossError
 from tf1ps.transfer import Unrolled
 
@@ -33,26 +34,44 @@ class Fetches:
   Attributes:
     steps: the steps of the current or last run; `choose` sets it.
     most: the steps of a run that is not near a stop.
+    has_op: whether the loop's hook fetches the operation; else the loop does.
+    graph: the step's graph.
   """
 
-  def __init__(self, step: step_lib.Step, most: int = 1, more: Any = None):
+  def __init__(self, step: step_lib.Step, most: int = 1, more: Any = None,
+               may_grow: bool = False):
     """Builds the copies of the step for runs of `most` steps, in the step's graph.
 
-    `more` is made of lists and dicts; `fetch("more")` returns it.
+    `more` has lists and dicts; `fetch("more")` returns it. `may_grow` allows calls of `grow`.
     """
-    self.steps, self.most = 1, most
-    self._one = dict(op=step.train_op, loss=step.loss, size=step.examples, taken=step.taken,
-                     counted=step.counted, more=more)
-    self._all = self._one
+    self.steps, self.most, self.has_op = 1, 1, most > 1 or may_grow
+    self.graph = next((tensor.graph for tensor in (step.examples, step.loss)
+                       if isinstance(tensor, tf.Tensor)), None)
+    self._single = dict(op=step.train_op, loss=step.loss, size=step.examples, taken=step.taken,
+                        counted=step.counted, more=more)
+    self._several = self._single
     self._unrolled: Optional[Unrolled] = None
     if most > 1:
-      self._unrolled = built = Unrolled(
-        step.train_op, most, step.loss, step.examples, step.taken,
-        fetches=dict(counted=step.counted, more=more))
-      self._all = dict(
-        op=built.train_ops, loss=built.losses, size=built.batch_sizes, taken=built.taken,
-        counted=[each["counted"] for each in built.fetches],
-        more=[each["more"] for each in built.fetches])
+      self.grow(most)
+
+  def grow(self, most: int) -> None:
+    """Builds the copies of the step for runs of `most` steps.
+
+    Raises ValueError if it cannot be copied; then runs have one step.
+    """
+    step = self._single
+    self._unrolled = built = Unrolled(
+      step["op"], most, step["loss"], step["size"], step["taken"],
+      fetches=dict(counted=step["counted"], more=step["more"]))
+    self._several = dict(
+      op=built.train_ops, loss=built.losses, size=built.batch_sizes, taken=built.taken,
+      counted=[each["counted"] for each in built.fetches],
+      more=[each["more"] for each in built.fetches])
+    self.most = most
+
+  def count_ops(self) -> int:
+    """Returns the number of operations that a step needs."""
+    return len(needed_ops(ops_of([self._single["op"], self._single["loss"]])))
 
   def choose(self, steps: int) -> None:
     """Sets the number of steps of the next run."""
@@ -66,11 +85,11 @@ class Fetches:
         or "more" (for several steps a list with a structure per step).
       steps: None: the steps of the current run.
     """
-    wanted = self._one if (self.steps if steps is None else steps) == 1 else self._all
-    return None if self._one[name] is None else wanted[name]
+    wanted = self._single if (self.steps if steps is None else steps) == 1 else self._several
+    return None if self._single[name] is None else wanted[name]
 
   def feed(self, steps: int, slot: int = 0) -> Dict[tf.Tensor, Any]:
-    """Returns the feed of a run of so many steps; each thread that makes runs has its own slot."""
+    """Returns the feed of a run of `steps` steps; each thread that makes runs has its own slot."""
     return {} if steps == 1 else self._unrolled.feed(slot)
 
   def count_done(self, session: tf.Session, feed: Dict[tf.Tensor, Any]):
@@ -82,24 +101,18 @@ class Fetches:
 
 
 class Execution(LifecycleHook):
-  """Chooses the steps of each run and fetches them; stands first of the loop's hooks.
+  """Chooses the steps of each run and fetches them; the first of the loop's hooks."""
 
-  Attributes:
-    losses: the losses of the last run's steps.
-  """
-
-  def __init__(self, fetches: Fetches, tracker: GlobalStepTracker,
-               counter: progress.ExampleCounter, stops, in_flight: int = 1,
+  def __init__(self, counts: Counts, stops, in_flight: int = 1,
                partial: Optional[step_lib.AccumulatedRemainder] = None):
-    """Creates the hook; `in_flight` threads make runs. `tracker` stands before this hook."""
-    self._fetches, self._tracker, self._counter = fetches, tracker, counter
+    """Creates the hook; `in_flight` threads make runs. The tracker stands before this hook."""
+    self._fetches, self._tracker, self._counts = counts.fetches, counts.tracker, counts
     self._stops, self._in_flight, self._partial = stops, in_flight, partial
     self._feed: Dict[tf.Tensor, Any] = {}
     self._lock = threading.RLock()
     self._is_preparing = self._is_ready = False
     self._begun = self._begun_then = 0  # steps; the second as of the tracker's last answer
-    self.losses: List[float] = []
-    tracker.add_listener(self._note_answer)
+    self._tracker.add_listener(self._note_answer)
 
   def plan(self) -> int:
     """Returns the number of steps of a run that begins now; any thread may call it."""
@@ -134,11 +147,11 @@ class Execution(LifecycleHook):
     done = self._fetches.count_done(session, feed)
     if done is None:
       return 0
-    self._counter.add(done.examples, done.late)
+    self._counts.add_examples(done.examples, done.late)
     return done.steps
 
   def note_made(self, steps: int) -> None:
-    """Notes that a run of so many steps was made."""
+    """Notes that a run of `steps` steps was made."""
     self._is_ready |= steps > 1
 
   # The hook.
@@ -150,27 +163,25 @@ class Execution(LifecycleHook):
     steps = self.plan()
     self._fetches.choose(steps)
     self._feed = self._fetches.feed(steps)
-    # With one step per run, the loop fetches the operation itself.
-    op = self._fetches.fetch("op") if self._fetches.most > 1 else []
+    op = self._fetches.fetch("op") if self._fetches.has_op else []
     return tf.train.SessionRunArgs([op, self._fetches.fetch("loss")], self._feed or None)
 
   def after_run(self, run_context, run_values):
-    self.losses = progress.as_list(run_values.results[1])
+    losses = as_list(run_values.results[1])
+    self._counts.losses = losses
     self.note_made(self._fetches.steps)
-    at = next((i for i, loss in enumerate(self.losses) if math.isnan(loss)), None)
+    at = next((i for i, loss in enumerate(losses) if math.isnan(loss)), None)
     if at is not None:
-      after = len(self.losses) - 1 - at  # the run's later steps
+      after = len(losses) - 1 - at  # the run's later steps
       raise NanLossError(self._tracker.ask(run_context.session) - after,
                          self._tracker.own_steps - after)
 
   def on_end_of_data(self, session, error):
     feed, self._feed = self._feed, {}
     self._tracker.add_steps(session.call_inside(lambda inside: self.count_done(inside, feed)))
-    found = None
-    if self._partial is not None:
-      found = step_lib.push_partial(self._partial, session.call_inside)
-    if found is not None:
+    update = self._partial and step_lib.push_partial(self._partial, session.call_inside)
+    if update is not None:
       self._tracker.add_steps(1)
-      self._counter.note(found["size"], found.get("taken", True))
-      if np.isnan(found["loss"]):
+      self._counts.note_batches(update["size"], update.get("taken", True))
+      if np.isnan(update["loss"]):
         raise tf.train.NanLossDuringTrainingError()

@@ -8,6 +8,7 @@ from typing import Dict
 import tensorflow.compat.v1 as tf
 
 from tf1ps.placement import byte_size_load_fn
+from tf1ps.transfer import AdamOptimizer
 
 _MANY_SHARDS = 16  # of tables, on each ps; each has operations of its own for every use and update
 _GOOD_SHARDS = 4
@@ -51,7 +52,7 @@ def of_adam(optimizer, grads_and_vars: list, is_own: bool) -> str:
     grads_and_vars: pairs (gradient, variable), as `compute_gradients` returns them.
     is_own: whether the program has brought the optimizer.
   """
-  if type(optimizer) is not tf.train.AdamOptimizer:
+  if type(optimizer) not in (tf.train.AdamOptimizer, AdamOptimizer):
     return ""
   tables: Dict[str, int] = collections.Counter()
   for gradient, variable in grads_and_vars:

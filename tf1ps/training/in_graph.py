@@ -21,7 +21,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import Cluster
 from tf1ps.compat import new_graph
 from tf1ps.pipeline import has_python_calls
-from tf1ps.program import Program, build_input, make_optimizer
+from tf1ps.program import Program, build_input
 from tf1ps.replication import (
   AgeTable,
   begin_gradient_age,
@@ -30,8 +30,9 @@ from tf1ps.replication import (
   devices_here,
   gradient_age,
 )
-from tf1ps.training import between_graph, program_towers
+from tf1ps.training import between_graph
 from tf1ps.training import options as options_lib
+from tf1ps.training.program_towers import ProgramTowers
 from tf1ps.training.step import Step, summarize
 from tf1ps.transfer import fetch_variables, keep_constants_local
 
@@ -43,9 +44,7 @@ def build_step(program: Program, cluster: Cluster, options: options_lib.Options,
   """Builds the chief's graph, with towers on all workers; see `build.build_step`."""
   with between_graph.model_scope(options, cluster, container):
     global_step = tf.train.get_or_create_global_step()
-    learning_rate = between_graph.build_learning_rate(options, cluster)
-    towers = program_towers.ProgramTowers(
-      program, lambda: make_optimizer(options.optimizer, learning_rate), options)
+    towers = ProgramTowers(program, options)
     for shard, device in _inputs(program, cluster, options):
       with tf.device(device):
         towers.add_worker(shard, options.num_clones)
@@ -55,10 +54,9 @@ def build_step(program: Program, cluster: Cluster, options: options_lib.Options,
     step = build(towers, devices, global_step, options)
     fetch_variables(options.pack_bytes, options.wire_dtype)
     keep_constants_local()
-    program_towers.check_learning_rate(towers, options)
-    program_towers.summarize_learning_rate(towers, options.optimizer, learning_rate)
+    towers.optimizers.summarize_learning_rate()
     summarize("loss", step.loss)
-    return step._replace(program_hooks=towers.hooks, hint=towers.hint)
+    return step._replace(program_hooks=towers.hooks, hint=towers.optimizers.hint)
 
 
 def _inputs(program, cluster, options) -> List[tuple]:
@@ -81,7 +79,7 @@ def _inputs(program, cluster, options) -> List[tuple]:
 
 def _synchronous(towers, devices, global_step, options) -> Step:
   built = build_in_graph_synchronous(
-    towers.loss, devices, towers.optimizer(), global_step, options.clip_norm,
+    towers.loss, devices, towers.optimizers.of_tower(), global_step, options.clip_norm,
     pack_bytes=options.pack_bytes, wire_dtype=options.wire_dtype)
   sizes = [tf.cast(size, tf.int32) for size in towers.batch_sizes]
   return Step(built.train_op, built.loss, tf.add_n(sizes, name="batch_examples"))
@@ -89,9 +87,10 @@ def _synchronous(towers, devices, global_step, options) -> Step:
 
 def _asynchronous(towers, devices, global_step, options) -> Step:
   built = build_in_graph_asynchronous(
-    towers.loss, devices, towers.optimizer, global_step, options.clip_norm,
+    towers.loss, devices, towers.optimizers.of_tower, global_step, options.clip_norm,
     pack_bytes=options.pack_bytes, wire_dtype=options.wire_dtype)
-  steps = [Step(one.train_op, one.loss, size) for one, size in zip(built, towers.batch_sizes)]
+  steps = [Step(update.train_op, update.loss, size)
+           for update, size in zip(built, towers.batch_sizes)]
   if len(steps) == 1:
     return steps[0]
   tables = [AgeTable(global_step, index) for index in range(len(steps))]

@@ -1,4 +1,4 @@
-"""Writes the figures of a whole job into the chief's event files: see docs/tensorboard.md.
+"""Writes the figures of a whole job into the chief's event files: see docs/monitoring.md.
 
 1. Once: the options of the run, as a text.
 2. Every few seconds: the steps and examples per second of each worker. They come from the
@@ -28,13 +28,13 @@ QUEUES_TAG = "queue_size/"
 
 def worker_rates(members: List[Member]) -> Dict[str, float]:
   """Returns {tag: rate} of the workers that train, from their last heartbeats."""
-  found = {}
+  rates = {}
   for member in members:
     if member.role != "ps" and member.state == MEMBER_TRAINING and member.step:
       name = "%s_%d" % (member.job, member.index)
-      found[STEPS_TAG + name] = member.steps_per_second
-      found[EXAMPLES_TAG + name] = member.examples_per_second
-  return found
+      rates[STEPS_TAG + name] = member.steps_per_second
+      rates[EXAMPLES_TAG + name] = member.examples_per_second
+  return rates
 
 
 class JobSummaries(tf.train.SessionRunHook):
@@ -64,7 +64,7 @@ class JobSummaries(tf.train.SessionRunHook):
       self._next = now + (TIMING.report_interval if self._has_rates else TIMING.first_report)
 
   def _write(self) -> bool:
-    """Writes the rates; returns whether any worker has one."""
+    """Writes the rates; returns whether any worker has a rate."""
     rates = worker_rates(self._run.heartbeat.members())
     if not self._has_rates and not any(rates.values()):
       return False  # nobody has sent a second heartbeat

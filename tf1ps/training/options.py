@@ -8,36 +8,26 @@
   `check_options`                        checks values, and refuses options that exclude each other
   `shared_by_workers`                    the options that a worker's signature contains
 
-To add an option, add it to the table and, if workers train by it, to `Options`. This module does
-not import TensorFlow, because the programs define their flags before that import.
+To add an option, add it to the table. This module does not import TensorFlow, because the programs
+define their flags before that import.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, Union
+import collections
+import functools
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from tf1ps.checkpoint import directory_problem
 from tf1ps.cluster import AUTO_RESOLVER, DEFAULT_PORT, RESOLVERS
 from tf1ps.compat import GRACE, VERBOSITIES
 from tf1ps.monitoring import parse_metrics_address
-from tf1ps.pipeline import (
-  DEFAULT_MAX_BAD_RATIO,
-  FAIL_ON_BAD_RECORD,
-  ON_BAD_RECORD,
-  SHARD_DYNAMIC,
-  SHARDS,
-)
-from tf1ps.program import (
-  OPTIMIZERS,
-  VARIABLES,
-  Schedule,
-  parse_early_stopping,
-  parse_metric_goal,
-  parse_schedule,
-)
+from tf1ps.pipeline import FAIL_ON_BAD_RECORD, SHARD_DYNAMIC, SHARDS, parse_bad_record_policy
+from tf1ps.program import Schedule, parse_metric_goal, parse_schedule
 from tf1ps.replication import ON_UNEVEN, REPEAT, STOP_ALL
 from tf1ps.session import PS_RECOVERIES
-from tf1ps.transfer import DEFAULT_PACK_BYTES, WIRE_DTYPES
+from tf1ps.training.optimizer_table import OPTIMIZERS
+from tf1ps.transfer import DEFAULT_PACK_BYTES, PACK_VARIABLE, WIRE_DTYPES
 
 PROGRAMS = (
   "local", "worker", "ps", "evaluator", "task", "predict", "reset", "ssh", "status", "top", "tune")
@@ -49,16 +39,16 @@ _OF_JOB = ("local", "worker", "ps", "evaluator")
 _WITH_PS = ("local", "worker", "ps")
 _WITH_PROGRAM = ("local", "worker", "evaluator", "predict")
 
+AUTO = "auto"
 BETWEEN_GRAPH, IN_GRAPH, ALL_REDUCE = REPLICATIONS = ("between_graph", "in_graph", "all_reduce")
+OVERLAP_NONE, OVERLAP_PREFETCH = "none", "prefetch"
 GPU_NONE, GPU_GROW, GPU_ALL = "none", "grow", "all"
-STALL_REPORT, STALL_FAIL = ON_STALL = ("report", "fail")
-RESTART_NEVER, RESTART_ON_FAILURE = RESTARTS = ("never", "on_failure")
 LOG_TEXT, LOG_JSON = LOG_FORMATS = ("text", "json")
-DEFAULT_MAX_RESTARTS = 5
+_MAX_RESTARTS = 5  # of a task, where --restart=on_failure has no number
 _MOST_TRACED = 100  # steps, of which a worker keeps the traces: some MB each with a large graph
 
 
-class Rule(NamedTuple):
+class Veto(NamedTuple):
   """A combination of options that is refused."""
 
   is_broken: Callable[["Options"], bool]  # called only if the option does not have its default
@@ -66,7 +56,7 @@ class Rule(NamedTuple):
 
 
 class Option(NamedTuple):
-  """The description of one option."""
+  """A row of `TABLE`."""
 
   name: str  # the flag, and the field of `Options` where there is one
   help: str  # the text of --help
@@ -75,14 +65,17 @@ class Option(NamedTuple):
   parse: Callable[[str], object] = str  # from the text of the flag; raises ValueError
   default: object = None
   defaults: Dict[str, object] = {}  # {program: its default}, where it differs from `default`
-  above: Optional[float] = None  # a number must be above this one
-  at_least: Optional[float] = None  # a number must not be below this one
+  above: Optional[float] = None  # the value must be a number above this bound
+  at_least: Optional[float] = None  # the value must be a number that is not below this bound
   values: Tuple[str, ...] = ()  # the allowed values; () allows any
-  rules: Tuple[Rule, ...] = ()  # the combinations that are refused
+  rules: Tuple[Veto, ...] = ()  # the combinations that are refused
   # Whether all workers must have the same value, given the options. None: they never need it.
   is_shared: Optional[Callable[["Options"], bool]] = None
   placeholder: str = ""  # the value in --help, such as "NAME,NAME"
-  check: Optional[Callable[[object], str]] = None  # returns what is wrong with a value, or ""
+  # Returns what is wrong with a value, or "". It takes the place of above, at_least and values.
+  check: Optional[Callable[[object], str]] = None
+  trains: bool = False  # whether workers train by it, though other programs have it as well
+  first: bool = False  # whether --help shows it, and not only --help=all: a first job may need it
 
   def default_of(self, program: str) -> object:
     """The default in a program."""
@@ -104,11 +97,11 @@ class Option(NamedTuple):
 
 
 def parse_batch_size(text: str) -> Union[int, List[int]]:
-  """Parses --batch_size: one number, or one for each worker with commas between them."""
+  """Parses --batch_size: a number, or a number for each worker with commas between them."""
   try:
     sizes = [int(number) for number in text.split(",")]
   except ValueError:
-    raise ValueError("must be a number, or one for each worker such as 64,32,32") from None
+    raise ValueError("must be a number, or a number for each worker such as 64,32,32") from None
   return sizes[0] if len(sizes) == 1 else sizes
 
 
@@ -126,9 +119,37 @@ class StalenessPolicy(NamedTuple):
   warm_up: Optional[int] = None  # global steps between the starts of two workers
 
 
+class SavePolicy(NamedTuple):
+  """When the chief saves, and how many checkpoints stay."""
+
+  secs: Optional[float] = 600.0  # between two saves; None: `steps` counts
+  steps: Optional[int] = None  # global steps between two saves
+  keep: int = 5  # checkpoints
+
+
+def parse_save_checkpoints(text: str) -> SavePolicy:
+  """Parses --save_checkpoints; raises ValueError."""
+  policy = {}
+  for part in text.split(","):
+    name, _, number = part.strip().partition(":")
+    if name not in SavePolicy._fields or name in policy:
+      raise ValueError("must be secs:X or steps:N, and may have keep:N, with a comma between them")
+    try:
+      policy[name] = float(number) if name == "secs" else int(number)
+    except ValueError:
+      policy[name] = 0
+    if not 0 < policy[name] < float("inf"):
+      raise ValueError("must have a number above 0 after %s:" % name)
+  if "steps" in policy:
+    if "secs" in policy:
+      raise ValueError("must have secs:X or steps:N, not both")
+    policy["secs"] = None
+  return SavePolicy(**policy)
+
+
 def parse_staleness_policy(text: str) -> StalenessPolicy:
   """Parses --staleness_policy; raises ValueError."""
-  found = {}
+  policy = {}
   for part in text.split(",") if text != "none" else []:
     name, has_number, number = part.strip().partition(":")
     if name not in StalenessPolicy._fields or bool(has_number) != (name != "damp"):
@@ -137,33 +158,93 @@ def parse_staleness_policy(text: str) -> StalenessPolicy:
     least = 0 if name == "drop" else 1
     if has_number and (not number.isdigit() or int(number) < least):
       raise ValueError("must have a number of at least %d after %s:" % (least, name))
-    found[name] = int(number) if has_number else True
-  return StalenessPolicy(**found)
-
-
-def parse_bad_record_policy(text: str) -> Tuple[str, float]:
-  """Parses --on_bad_record to the policy and the ratio of records that may be skipped."""
-  name, has_ratio, ratio = text.partition(":")
-  if name not in ON_BAD_RECORD or has_ratio and name == FAIL_ON_BAD_RECORD:
-    raise ValueError("must be fail, skip, or skip:R")
-  try:
-    value = float(ratio) if has_ratio else DEFAULT_MAX_BAD_RATIO
-  except ValueError:
-    value = -1.0
-  if not 0.0 <= value <= 1.0:
-    raise ValueError("must have a ratio from 0 to 1 after skip:")
-  return name, value
+    policy[name] = int(number) if has_number else True
+  return StalenessPolicy(**policy)
 
 
 def parse_trace_steps(text: str) -> Tuple[int, int]:
-  """Parses --trace_steps to the first step and the first one after them; raises ValueError."""
+  """Parses --trace_steps to the first step and the step after the last; raises ValueError."""
   first, _, end = text.partition(":")
   if not first.isdigit() or not end.isdigit():
     raise ValueError("must be two numbers such as 100:105, for the steps 100 to 104")
   if not 0 < int(end) - int(first) <= _MOST_TRACED:
-    raise ValueError("must have 1 to %d steps: the second number is the step after the last one" %
+    raise ValueError("must have 1 to %d steps: the second number is the step after the last" %
                      _MOST_TRACED)
   return int(first), int(end)
+
+
+def parse_restart(text: str) -> int:
+  """Parses --restart to the restarts of each task at most; raises ValueError."""
+  name, has_number, number = text.partition(":")
+  if name == "on_failure" and not has_number:
+    return _MAX_RESTARTS
+  if name == "on_failure" and number.isdigit() and int(number):
+    return int(number)
+  if text != "never":
+    raise ValueError("must be never, on_failure, or on_failure:N with N restarts of at least 1")
+  return 0
+
+
+def split_learning_rate(value: Union[None, float, str]
+                        ) -> Tuple[Optional[float], Optional[Schedule]]:
+  """Returns the rate and the schedule of --learning_rate, each None if it has none.
+
+  Raises ValueError.
+  """
+  if value is None:
+    return None, None
+  first, has_more, rest = str(value).partition(",")
+  try:
+    rate = float(first)
+  except ValueError:
+    return None, parse_schedule(str(value))
+  if not rate > 0:
+    raise ValueError("must be above 0")
+  return rate, parse_schedule(rest) if has_more else None
+
+
+def parse_learning_rate(text: str) -> Union[float, str]:
+  """Parses --learning_rate to a number if it has no schedule, else to its text."""
+  rate, schedule = split_learning_rate(text)
+  return text if rate is None or schedule is not None else rate
+
+
+def split_stall_after(value: Union[float, str]) -> Tuple[float, bool]:
+  """Returns the seconds of --stall_after, and whether the worker fails; raises ValueError."""
+  first, fails, word = str(value).partition(":")
+  try:
+    seconds = float(first)
+  except ValueError:
+    seconds = -1.0
+  if not seconds >= 0 or fails and (word != "fail" or not seconds):
+    raise ValueError("must be seconds from 0 on, or seconds above 0 with :fail, such as 600:fail")
+  return seconds, bool(fails)
+
+
+def parse_stall_after(text: str) -> Union[float, str]:
+  """Parses --stall_after to a number if it has no :fail, else to its text."""
+  seconds, fails = split_stall_after(text)
+  return text if fails else seconds
+
+
+class Threads(NamedTuple):
+  """The threads of a task's TensorFlow; None: as many as the machine and its tasks leave."""
+
+  inter_op: Optional[int] = None  # for operations side by side
+  intra_op: Optional[int] = None  # inside an operation
+
+  def __str__(self):
+    return AUTO if self.inter_op is None else "%d:%d" % self
+
+
+def parse_threads(text: str) -> Threads:
+  """Parses --threads; raises ValueError."""
+  numbers = text.split(":")
+  if text == AUTO:
+    return Threads()
+  if len(numbers) > 2 or not all(number.isdigit() and int(number) for number in numbers):
+    raise ValueError("must be auto, a number from 1 on, or two numbers such as 4:2")
+  return Threads(int(numbers[0]), int(numbers[-1]))
 
 
 def parse_gpu_memory(text: str) -> Dict[str, object]:
@@ -202,17 +283,26 @@ def _problem_of_batch_size(value) -> str:
   return "" if sizes and min(sizes) > 0 else "must be above 0"
 
 
-def _problem_of_png(value) -> str:
-  return "" if str(value).endswith(".png") else "must end with .png"
+def parse_steps_per_execution(text: str) -> Union[str, int]:
+  """Parses --steps_per_execution: "auto", or a number of steps; raises ValueError."""
+  if text == AUTO:
+    return AUTO
+  if not str(text).isdigit() or int(text) < 1:
+    raise ValueError("must be auto, or a number of steps from 1 on")
+  return int(text)
 
 
-def parse_names(text: str) -> List[str]:
-  """Parses names with commas between them."""
-  return [name.strip() for name in text.split(",") if name.strip()]
+def parse_overlap(text: Union[str, int]) -> Union[str, int]:
+  """Parses --overlap: "none", "prefetch", or a number of steps; raises ValueError."""
+  if text in (OVERLAP_NONE, OVERLAP_PREFETCH):
+    return text
+  if not str(text).isdigit() or int(text) < 2:
+    raise ValueError("must be none, prefetch, or a number of steps from 2 on")
+  return int(text)
 
 
 def parse_verbosity(text: str) -> str:
-  """Parses --verbosity: a name, or one of absl's numbers."""
+  """Parses --verbosity: a name, or a number as absl has them."""
   absl_levels = {"1": "debug", "0": "info", "-1": "warning", "-2": "error", "-3": "fatal"}
   value = absl_levels.get(str(text), str(text).lower())
   if value not in VERBOSITIES:
@@ -229,67 +319,75 @@ def _is_asynchronous(options: "Options") -> bool:
   return _is_own_graph(options) and not options.is_synchronous
 
 
-_NEEDS_SYNC = Rule(lambda options: not options.is_synchronous,
+_NEEDS_SYNC = Veto(lambda options: not options.is_synchronous,
                    "applies to synchronous updates: give --sync_replicas too")
-_NEEDS_OWN_GRAPH = Rule(lambda options: not _is_own_graph(options),
+_NEEDS_OWN_GRAPH = Veto(lambda options: not _is_own_graph(options),
                         "needs --replication=between_graph, the default")
 # In-graph and all-reduce replicas make each update from the gradients of all workers, and the first
 # end of data ends all.
-_NEEDS_OWN_SYNC = Rule(lambda options: not _is_own_graph(options),
+_NEEDS_OWN_SYNC = Veto(lambda options: not _is_own_graph(options),
                        "needs --replication=between_graph, the default, and --sync_replicas")
-_NEEDS_PS = Rule(lambda options: options.replication == ALL_REDUCE,
+_NEEDS_PS = Veto(lambda options: options.replication == ALL_REDUCE,
                  "applies to variables on ps, and --replication=all_reduce has none")
-_NEEDS_ASYNC = Rule(
+_NEEDS_ASYNC = Veto(
   lambda options: not _is_asynchronous(options),
   "applies to asynchronous updates: it needs --replication=between_graph, the default, and no "
   "--sync_replicas")
 _SEVERAL_STEPS = (
   _NEEDS_OWN_GRAPH,
-  Rule(lambda options: options.is_synchronous,
+  Veto(lambda options: options.is_synchronous,
        "cannot go with --sync_replicas: a synchronous step begins when all workers have made the "
-       "one before"),
-  Rule(lambda options: options.staleness.max_lead is not None,
+       "previous step"),
+  Veto(lambda options: options.staleness.max_lead is not None,
        "cannot go with --staleness_policy=max_lead: a worker waits before each step"),
-  Rule(lambda options: options.prefetch,
-       "cannot go with --prefetch: it fetches the values of one step ahead"))
+  Veto(lambda options: options.prefetch,
+       "cannot go with --overlap=prefetch: it fetches the values of one step ahead"))
+
+
+def _breaks_for_several(rule: Veto, options: "Options") -> bool:
+  return options.run_steps > 1 and rule.is_broken(options)
+
+
 _CLUSTER = "The cluster (or TF_CONFIG in the environment)"
 _COUNTS = "The number of tasks"
 
 TABLE: Tuple[Option, ...] = (
   Option("program", "The program to train: a module's name, or the path of a .py file, with the "
-         "functions input_fn(mode, shard) and model_fn(features, labels, mode). A ps only needs it "
-         "for the flags that it defines.", "The program", _OF_JOB + ("predict",)),
-  Option("batch_size", "Examples in a batch of a worker: one number for all workers, or one for "
-         "each, such as 64,32,32.", "The program", _WITH_PROGRAM, parse_batch_size, 32,
-         placeholder="N", check=_problem_of_batch_size, rules=(_NEEDS_ASYNC._replace(
-           is_broken=lambda options: isinstance(options.batch_size, list)
-           and not _is_asynchronous(options)),)),
-  Option("variables", "The kind of TensorFlow's variables. All tasks need the same.", "The program",
-         _WITH_PROGRAM, default="resource", values=VARIABLES),
+         "functions input_fn(mode, shard) and model_fn(features, labels, mode). It needs no flag: "
+         "tf1ps-local digits.py. A ps only needs it for the flags that it defines.",
+         "The program", _OF_JOB + ("predict",), first=True),
+  Option("batch_size", "Examples in a batch of a worker: one number for all workers, or a number "
+         "for each, such as 64,32,32, which asynchronous updates alone take (no --sync_replicas).",
+         "The program", _WITH_PROGRAM, parse_batch_size, 32,
+         placeholder="N[,N]", check=_problem_of_batch_size, trains=True, rules=(Veto(
+           lambda options: isinstance(options.batch_size, list) and not _is_asynchronous(options),
+           "with a number for each worker " + _NEEDS_ASYNC.text),), first=True),
   Option("on_bad_record", "What happens to a record that cannot be decoded. fail ends the task and "
          "names the file and line; skip leaves the record out and counts it, until more than 1 % "
          "are bad; skip:0.05 allows 5 %. It applies to input by tf1ps.pipeline and by queue "
          "runners.", "The program", _WITH_PROGRAM, default=FAIL_ON_BAD_RECORD,
-         placeholder="fail|skip[:R]", check=_problem_of_parsing(parse_bad_record_policy)),
+         placeholder="fail|skip[:R]", check=_problem_of_parsing(parse_bad_record_policy),
+         trains=True),
 
   Option("num_ps", "The number of ps: tf1ps-local starts them, and of the tasks that a scheduler "
-         "starts the first ones are ps. 1 by default, and none with all_reduce.",
-         _COUNTS, ("local",) + _RESOLVING, int),
-  Option("num_workers", "Workers to start; worker 0 is the chief.", _COUNTS, ("local",), int, 2),
-  Option("evaluator", "Have an evaluator: tf1ps-local starts one, and of the tasks that a "
-         "scheduler starts the last one is it. It needs --checkpoint_dir.",
-         _COUNTS, ("local",) + _ON_CLUSTER + ("reset",), bool, False),
-  Option("tensorboard", "Start TensorBoard on a free port of 127.0.0.1, too, print its address, "
-         "and end it with the job. It needs --checkpoint_dir, and the extra tensorboard.",
-         "The local cluster", ("local",), bool, False),
+         "starts the first are ps. 1 by default, and none with all_reduce.",
+         _COUNTS, ("local",) + _RESOLVING, int, first=True),
+  Option("num_workers", "Workers to start; worker 0 is the chief.", _COUNTS, ("local",), int, 2,
+         first=True),
+  Option("evaluator", "Have an evaluator: tf1ps-local starts it, and of the tasks that a "
+         "scheduler starts the last is the evaluator. It needs --checkpoint_dir.",
+         _COUNTS, ("local",) + _ON_CLUSTER + ("reset",), bool, False, first=True),
+  Option("dry_run", "Make one step on one batch in this process, print the inputs, variables, loss "
+         "and the meaning of the flags, and end: no task is started, and nothing is written.",
+         "The local cluster", ("local",), bool, False, first=True),
   Option("restart", "What happens when a task fails or is killed. never: the job ends. on_failure: "
-         "the task is started again at its address, after a pause that grows.",
-         "The local cluster", ("local",), default=RESTART_NEVER, values=RESTARTS),
-  Option("max_restarts", "How often each task is started again, with --restart=on_failure; %d by "
-         "default." % DEFAULT_MAX_RESTARTS, "The local cluster", ("local",), int, above=0),
+         "the task is started again at its address, after a pause that grows, 5 times at most; "
+         "on_failure:N: N times.", "The local cluster", ("local",), default="never",
+         placeholder="never|on_failure[:N]", check=_problem_of_parsing(parse_restart), first=True),
   Option("log_dir", "The directory for the output of the tasks, one file each. Without it "
          "tf1ps-local makes one under the system's temporary directory, and removes it after a job "
-         "that ends with 0; tf1ps-ssh writes no files.", "The local cluster", ("local", "ssh")),
+         "that ends with 0; tf1ps-ssh writes no files.", "The local cluster", ("local", "ssh"),
+         first=True),
 
   Option("ssh", "The ssh client with its options, such as 'ssh -p 2200 -i key'.", "The hosts",
          ("ssh",), default="ssh"),
@@ -297,20 +395,21 @@ TABLE: Tuple[Option, ...] = (
          "tf1ps-ssh was started, under the same name.", "The hosts", ("ssh",)),
 
   Option("ps_hosts", "Addresses of the ps tasks: host:port,host:port.", _CLUSTER,
-         _ON_CLUSTER + ("reset",) + _ASKING),
+         _ON_CLUSTER + ("reset",) + _ASKING, first=True),
   Option("worker_hosts", "Addresses of the worker tasks: host:port,host:port.", _CLUSTER,
-         _ON_CLUSTER + ("reset",)),
+         _ON_CLUSTER + ("reset",), first=True),
   Option("chief_hosts", "The address of the chief, host:port, if it is not worker 0.", _CLUSTER,
          _ON_CLUSTER + ("reset",)),
   Option("job_name", "This task's job; by default the one that the program runs.", _CLUSTER,
-         _ON_CLUSTER),
+         _ON_CLUSTER, first=True),
   Option("task_index", "This task's index in its job. A job of one task needs none.",
-         _CLUSTER, _ON_CLUSTER, int),
+         _CLUSTER, _ON_CLUSTER, int, first=True),
   Option("cluster_resolver", "Where the cluster and this task are described. flags: in the flags "
          "above; tf_config, volcano: in TF_CONFIG; slurm, jobset, indexed_job: in the variables of "
          "that scheduler. auto takes the first of these that is there, in the order flags, "
          "TF_CONFIG, JobSet, Indexed Job, Slurm; tf1ps-evaluator needs no cluster, and takes flags "
-         "and TF_CONFIG.", _CLUSTER, _RESOLVING, default=AUTO_RESOLVER, values=RESOLVERS),
+         "and TF_CONFIG.", _CLUSTER, _RESOLVING, default=AUTO_RESOLVER, values=RESOLVERS,
+         first=True),
   Option("port", "The port of the tasks that a scheduler or tf1ps-ssh starts; those of Slurm and "
          "of tf1ps-ssh on one machine count up from it.", _CLUSTER, _RESOLVING + ("ssh",), int,
          DEFAULT_PORT, above=0),
@@ -321,7 +420,7 @@ TABLE: Tuple[Option, ...] = (
   Option("job_workers", "The workers of this job, if several jobs share the ps, such as 2-3; all "
          "by default.", "The job", _OF_JOB, placeholder="N-N"),
   Option("persistent", "Serve any number of jobs, until SIGTERM or Ctrl-C.", "The job", ("ps",),
-         bool, False),
+         bool, False, first=True),
   Option("tls_dir", "Encrypt and authenticate the links between the tasks: a directory with this "
          "task's cert.pem, its key.pem, and ca.pem, the certificate of the job's authority. "
          "tf1ps-certs makes them. All tasks need it; an evaluator, which has no links, ignores "
@@ -330,46 +429,45 @@ TABLE: Tuple[Option, ...] = (
   Option("replication", "between_graph: each worker runs a graph of its own on the variables of "
          "the ps. in_graph: the chief runs one graph on all workers. all_reduce: each worker keeps "
          "the variables, and there is no ps.", "Replication", _TRAINING, default=BETWEEN_GRAPH,
-         values=REPLICATIONS, is_shared=lambda options: True),
+         values=REPLICATIONS, is_shared=lambda options: True, first=True),
   Option("num_clones", "The devices of a worker that divide its batch: its GPUs, or CPU devices if "
          "it has none.", "Replication", _TRAINING, int, 1, above=0,
-         rules=(Rule(lambda options: options.replication == IN_GRAPH and not options.is_synchronous,
+         rules=(Veto(lambda options: options.replication == IN_GRAPH and not options.is_synchronous,
                      "with --replication=in_graph needs --sync_replicas: clones make one gradient "
                      "together, and asynchronous in-graph replicas update one by one"),)),
 
   Option("steps", "The global step at which the job ends, whenever it was started.", "Training",
-         _TRAINING, int, above=0),
+         _TRAINING, int, above=0, first=True),
   Option("epochs", "How often the workers together go through the data, whenever the job was "
          "started.", "Training", _TRAINING,
-         int, above=0),
+         int, above=0, first=True),
   Option("examples", "The examples that the workers together train on, whenever the job was "
          "started.", "Training", _TRAINING, int, above=0),
   Option("optimizer", "The optimizer, if the program has none of its own.", "Training", _TRAINING,
-         default="adam", values=OPTIMIZERS),
-  Option("learning_rate", "The learning rate; by default the usual one of the optimizer.",
-         "Training", _TRAINING, float, above=0),
-  Option("learning_rate_decay", "How the learning rate changes with the global step: "
-         "exponential:1000:0.9, cosine:5000, linear:5000, or piecewise:1000:0.1:5000:0.01; each "
-         "may have warmup:500 before it and a comma.", "Training", _TRAINING,
-         placeholder="SCHEDULE", check=_problem_of_parsing(parse_schedule), rules=(
-           Rule(lambda options: options.optimizer == "ftrl" and 0.0 in options.schedule.factors,
+         default="adam", values=OPTIMIZERS, first=True),
+  Option("learning_rate", "The learning rate, by default the optimizer's usual rate. Behind a "
+         "comma, how it changes with the global step: exponential:1000:0.9, cosine:5000, "
+         "linear:5000, or piecewise:1000:0.1:5000:0.01. Each may have warmup:500 before it and a "
+         "comma, as in 0.1,warmup:500,cosine:5000.", "Training", _TRAINING, parse_learning_rate,
+         placeholder="X[,SCHEDULE]", check=_problem_of_parsing(split_learning_rate), rules=(
+           Veto(lambda options: options.optimizer == "ftrl" and options.schedule is not None
+                and 0.0 in options.schedule.factors,
                 "ends with a learning rate of 0, by which --optimizer=ftrl divides: give a last "
-                "factor, such as cosine:5000:0.01"),)),
-  Option("scale_learning_rate", "Multiply the learning rate by the number of gradients in a "
-         "synchronous update.", "Training", _TRAINING, bool, False, rules=(_NEEDS_SYNC,)),
-  Option("clip_norm", "The highest global norm of an update's gradient; a longer one is "
-         "clipped.", "Training", _TRAINING, float, above=0),
-  Option("l2_regularization", "Add X / 2 times the sum of the squares of the weights to the "
-         "loss: of trained variables of two dimensions or more whose gradients are dense.",
-         "Training", _TRAINING, float, above=0),
+                "factor, such as cosine:5000:0.01"),), first=True),
+  Option("weight_decay", "The weight decay of --optimizer=adamw, 0.01 by default: an update takes "
+         "this part of each value, times the learning rate.", "Training", _TRAINING, float,
+         at_least=0, rules=(Veto(lambda options: options.optimizer != "adamw",
+                                 "needs --optimizer=adamw, whose values decay"),)),
+  Option("clip_norm", "The highest global norm of an update's gradient; a longer gradient "
+         "is clipped.", "Training", _TRAINING, float, above=0),
   Option("moving_average_decay", "Keep moving averages of the trained variables, such as with "
          "0.999. Evaluation, prediction and export use them in place of the variables.",
          "Training", _TRAINING, float, check=_problem_of_decay,
          is_shared=lambda options: options.moving_average_decay is not None),
   Option("sync_replicas", "All workers make each update together, by the mean of their gradients. "
          "Without it each worker updates on its own; all_reduce is always synchronous.", "Training",
-         _TRAINING, bool, False, is_shared=lambda options: True),
-  Option("replicas_to_aggregate", "The gradients in a synchronous update; by default one of each "
+         _TRAINING, bool, False, is_shared=lambda options: True, first=True),
+  Option("replicas_to_aggregate", "The gradients in a synchronous update; by default one from each "
          "worker. With fewer, an update does not wait for the slowest workers.", "Training",
          _TRAINING, int, above=0, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
   Option("on_uneven", "What happens when the data of one worker end and updates are synchronous. "
@@ -377,7 +475,7 @@ TABLE: Tuple[Option, ...] = (
          "the others go on without it. repeat: its data begin again until all workers have come "
          "to the end of theirs.", "Training", _TRAINING, default=STOP_ALL, values=ON_UNEVEN, rules=(
            _NEEDS_SYNC, _NEEDS_OWN_SYNC,
-           Rule(lambda options: options.on_uneven == REPEAT and options.shard == SHARD_DYNAMIC,
+           Veto(lambda options: options.on_uneven == REPEAT and options.shard == SHARD_DYNAMIC,
                 "needs a worker's own data, and with --shard=dynamic no worker has any: give "
                 "--on_uneven=shrink or pad"))),
   Option("staleness_policy", "What asynchronous workers do about stale gradients. max_lead:N makes "
@@ -392,10 +490,10 @@ TABLE: Tuple[Option, ...] = (
            _NEEDS_OWN_GRAPH._replace(
              is_broken=lambda options: options.shard == SHARD_DYNAMIC
              and not _is_own_graph(options)),
-           Rule(lambda options: options.shard == SHARD_DYNAMIC
+           Veto(lambda options: options.shard == SHARD_DYNAMIC
                 and options.is_synchronous and options.on_uneven == STOP_ALL,
                 "gives workers unequal shares, and with --sync_replicas the first end of data ends "
-                "training: give --on_uneven=shrink or pad"))),
+                "training: give --on_uneven=shrink or pad")), first=True),
   Option("partition_bytes", "Divide each trainable variable of more bytes by its rows into "
          "shards of at most this size, on all ps; by default none is divided.", "Training",
          _TRAINING, int, above=0, rules=(_NEEDS_PS,),
@@ -403,31 +501,23 @@ TABLE: Tuple[Option, ...] = (
 
   Option("checkpoint_dir", "The directory of the job's checkpoints. The chief restores from it and "
          "saves there; tf1ps-evaluator and tf1ps-predict read there. Without it nothing is "
-         "kept.", "Checkpoints", _WITH_PROGRAM, check=directory_problem),
-  Option("checkpoint", "The checkpoint to use instead of the latest in --checkpoint_dir: its path "
-         "without the endings of its files, such as DIR/model.ckpt-100.", "Checkpoints",
-         ("predict",), placeholder="PATH"),
-  Option("once", "Evaluate the latest checkpoint and leave, instead of following the job.",
-         "Checkpoints", ("evaluator",), bool, False),
+         "kept.", "Checkpoints", _WITH_PROGRAM, check=directory_problem, trains=True, first=True),
+  Option("checkpoint", "The checkpoint to use: latest, or its path without the endings of its "
+         "files, such as DIR/model.ckpt-100. tf1ps-evaluator evaluates it and leaves, instead of "
+         "following the job; tf1ps-predict takes the latest by default.", "Checkpoints",
+         ("evaluator", "predict"), placeholder="latest|PATH", first=True),
   Option("keep_best", "Keep the best checkpoint in CHECKPOINT_DIR/best, by this metric of the "
          "evaluator: accuracy, or accuracy:max. Without :min or :max, a name with loss or error "
-         "in it is minimised, others are maximised.", "Checkpoints", ("local", "evaluator"),
-         parse_metric_goal, placeholder="METRIC[:min|max]"),
-  Option("early_stopping", "End the job for all workers when this metric has not improved for N "
-         "evaluations of the evaluator, such as accuracy:5 or accuracy:max:5.", "Checkpoints",
-         ("local", "evaluator"), parse_early_stopping, placeholder="METRIC[:min|max]:N"),
-  Option("save_checkpoints_secs", "Seconds between checkpoints.", "Checkpoints", _TRAINING, float,
-         600.0, above=0),
-  Option("save_checkpoints_steps", "Global steps between checkpoints, instead of seconds.",
-         "Checkpoints", _TRAINING, int, above=0),
-  Option("eval_steps", "Global steps between evaluations. The chief saves a checkpoint for each, "
-         "instead of every --save_checkpoints_secs, and evaluates it beside its steps.",
-         "Checkpoints", _TRAINING, int, above=0, rules=(
-           Rule(lambda options: options.save_checkpoints_steps is not None,
-                "cannot go with --save_checkpoints_steps: it saves a checkpoint for each "
-                "evaluation"),)),
-  Option("keep_checkpoint_max", "The number of checkpoints to keep.", "Checkpoints", _TRAINING,
-         int, 5, above=0),
+         "in it is minimised, others are maximised. With :N, such as accuracy:5, end the job for "
+         "all workers when N evaluations in a row were no better, or with :N:D not by more than D, "
+         "such as accuracy:5:0.001.", "Checkpoints",
+         ("local", "evaluator"), parse_metric_goal, placeholder="METRIC[:min|max][:N[:D]]",
+         first=True),
+  Option("save_checkpoints", "When checkpoints are saved, and how many are kept. secs:X: every X "
+         "seconds; steps:N: every N global steps instead; keep:N: the last N, 5 by default. Put "
+         "commas between them, as in steps:500,keep:10.", "Checkpoints", _TRAINING,
+         default="secs:600", placeholder="PARTS",
+         check=_problem_of_parsing(parse_save_checkpoints), first=True),
   Option("ps_recovery", "What is restored when a ps was lost and has come back. all: the last "
          "checkpoint, on all ps, so that the values belong together. lost_only: only what that ps "
          "had, while the other ps keep their newer values.", "Checkpoints", _TRAINING,
@@ -438,132 +528,123 @@ TABLE: Tuple[Option, ...] = (
          "steps 100 to 104. Each worker writes a Chrome trace of all tasks and a summary into "
          "--checkpoint_dir.", "Checkpoints", _TRAINING, placeholder="N:N",
          check=_problem_of_parsing(parse_trace_steps), rules=(
-           Rule(lambda options: not options.checkpoint_dir,
+           Veto(lambda options: not options.checkpoint_dir,
                 "needs --checkpoint_dir, the directory of the traces"),)),
 
-  Option("pack_bytes", "Variables of fewer bytes travel together, in one message per ps, and so do "
-         "their gradients. With 0 each travels alone.", "Transfer",
-         _TRAINING, int, DEFAULT_PACK_BYTES, at_least=0, rules=(_NEEDS_PS,),
-         is_shared=lambda options: options.sync_replicas),
   Option("wire_dtype", "The type in which float32 values and gradients travel. int8 is for "
          "gradients alone. Variables stay float32.", "Transfer", _TRAINING, default="float32",
          values=WIRE_DTYPES, rules=(_NEEDS_PS,),
          # The gradients of all workers are added up in one type.
          is_shared=lambda options: options.sync_replicas),
-  Option("prefetch", "Compute each step of an asynchronous worker on values fetched during the "
-         "step before. Gradients are one update older.", "Transfer", _TRAINING, bool, False, rules=(
-           _NEEDS_ASYNC,
-           Rule(lambda options: options.shard == SHARD_DYNAMIC,
-                "cannot go with --shard=dynamic: its passes end in the middle of a step"))),
   Option("steps_per_execution", "The steps of an asynchronous worker in one run of its session, "
          "each on a batch of its own. They save trips to the ps. Hooks, stops and checkpoints act "
-         "between runs.", "Transfer", _TRAINING, int, 1, above=0, rules=_SEVERAL_STEPS),
-  Option("steps_in_flight", "The steps of an asynchronous worker that run at the same time. One "
-         "travels while another computes on older values.", "Transfer", _TRAINING, int, 1, above=0,
-         rules=_SEVERAL_STEPS + (
-           Rule(lambda options: options.shard == SHARD_DYNAMIC,
-                "cannot go with --shard=dynamic: it needs the order in which batches were trained "
-                "on"),)),
+         "between runs. auto: as many as pay, by the job's own times, at most 16.", "Transfer",
+         _TRAINING, parse_steps_per_execution, AUTO, placeholder="N|auto",
+         check=_problem_of_parsing(parse_steps_per_execution), rules=tuple(
+           rule._replace(is_broken=functools.partial(_breaks_for_several, rule))
+           for rule in _SEVERAL_STEPS)),
+  Option("overlap", "What an asynchronous worker does beside a step. prefetch: it fetches the "
+         "values of the next step, so gradients are one update older. N: N steps run at the same "
+         "time; one travels while another computes on older values.", "Transfer", _TRAINING,
+         parse_overlap,
+         OVERLAP_NONE, placeholder="none|prefetch|N", check=_problem_of_parsing(parse_overlap),
+         rules=(
+           _NEEDS_ASYNC,
+           Veto(lambda options: options.steps_in_flight > 1
+                and options.staleness.max_lead is not None,
+                "cannot run several steps at the same time under --staleness_policy=max_lead: a "
+                "worker waits before each step"),
+           Veto(lambda options: options.shard == SHARD_DYNAMIC,
+                "cannot go with --shard=dynamic: its passes end in the middle of a step, and it "
+                "needs the order in which batches were trained on"))),
   Option("gradient_accumulation_steps", "The batches of a worker whose gradients travel as one, "
          "their mean.", "Transfer", _TRAINING, int, 1, above=0, rules=(
            _NEEDS_OWN_GRAPH,
-           Rule(lambda options: options.steps_in_flight > 1,
-                "cannot go with --steps_in_flight: the gradients of one step at a time are added "
-                "up"))),
+           Veto(lambda options: options.steps_in_flight > 1,
+                "cannot go with several steps at the same time, --overlap=N: the gradients of one "
+                "step at a time are added up"))),
 
   Option("start_timeout", "How long to wait for the other tasks at the start.",
          "Limits, in seconds", _OF_JOB + _ASKING, float, 60.0,
-         {"ps": 600.0, "status": 10.0, "top": 10.0}, above=0),
-  Option("end_timeout", "How long to wait for workers that make no step: the chief at its end, and "
-         "others under max_lead.",
-         "Limits, in seconds", _TRAINING, float, 300.0, above=0),
+         {"ps": 600.0, "status": 10.0, "top": 10.0}, above=0, trains=True),
   Option("heartbeat_timeout", "How long a task may be silent before it counts as lost.",
          "Limits, in seconds", _OF_JOB, float, 30.0, above=0),
-  Option("recovery_timeout", "How long a ps may stay away before the job ends; by default as long "
-         "as --heartbeat_timeout. Give the time in which your scheduler starts a lost ps again.",
+  Option("recovery_timeout", "How long a ps, or with all_reduce a worker, may stay away before the "
+         "job ends; by default as long as --heartbeat_timeout. Give the time in which your "
+         "scheduler starts a lost task again.",
          "Limits, in seconds", _WITH_PS, float, above=0),
   Option("grace", "How long a task may take to end after SIGTERM. The chief saves meanwhile, and a "
          "ps waits for that. Give a few seconds less than your scheduler, which kills the task "
          "then.", "Limits, in seconds", _WITH_PS + ("ssh",), float, GRACE, above=0),
 
   Option("stall_after", "How long a worker may make no step until it prints the stacks of its "
-         "threads and what it waits for; 0: for ever.",
-         "Limits, in seconds", _TRAINING, float, 600.0, at_least=0),
-  Option("on_stall", "What happens after --stall_after. report: the worker only prints. fail: "
-         "after the same time once more it ends with an error, unless it waits for another worker.",
-         "Limits, in seconds", _TRAINING, default=STALL_REPORT, values=ON_STALL, rules=(
-           Rule(lambda options: not options.stall_after, "needs --stall_after above 0"),)),
+         "threads and what it waits for; 0: for ever. With :fail, such as 600:fail, it ends with "
+         "an error after the same time once more, unless it waits for another worker.",
+         "Limits, in seconds", _TRAINING, parse_stall_after, 600.0, placeholder="X[:fail]",
+         check=_problem_of_parsing(split_stall_after)),
 
-  Option("inter_op_parallelism_threads", "The threads for operations that run at the same time.",
-         "Threads and GPUs", _OF_JOB, int, above=0),
-  Option("intra_op_parallelism_threads", "The threads that one operation may use.",
-         "Threads and GPUs", _OF_JOB, int, above=0),
+  Option("threads", "TensorFlow's threads. auto: as many as the machine and the other tasks on it "
+         "leave. N: N for operations side by side and N inside of one operation; N:M: N and M.",
+         "Threads and GPUs", _OF_JOB, parse_threads, AUTO, placeholder="auto|N[:M]"),
   Option("gpu_memory", "The memory that a task takes of each GPU: all of it, as much as it needs "
          "(grow), or a part between 0 and 1. With none the task sees no GPU. tf1ps-local gives "
          "its GPUs to the workers alone.", "Threads and GPUs", _OF_JOB,
          default=GPU_ALL, defaults={"ps": GPU_NONE, "evaluator": GPU_NONE},
-         placeholder="none|grow|all|X", check=_problem_of_parsing(parse_gpu_memory)),
+         placeholder="none|grow|all|X", check=_problem_of_parsing(parse_gpu_memory), first=True),
 
-  Option("output", "The file to write: .csv, .jsonl or .npz.", "Output files", ("predict",)),
-  Option("summary_image", "The PNG file into which the chief draws loss and throughput at the end "
-         "of training. It needs the extra images.", "Output files", _TRAINING,
-         placeholder="FILE.png", check=_problem_of_png),
-  Option("export_dir", "The directory to write a SavedModel into.", "Output files", ("predict",)),
-
-  Option("seconds", "The time that all measurements together may take.", "Tuning", ("tune",), float,
-         240.0, above=0),
-
-  Option("target", "A ps of tf1ps, grpc://host:port. It knows its cluster, so it takes the place "
-         "of the addresses.", "Containers to clear", ("reset",)),
-  Option("queues", "Shared names of queues in these containers that other programs made. They are "
-         "closed first, because a ps of TensorFlow 2 dies if a queue on which a task is blocked "
-         "is cleared.", "Containers to clear", ("reset",), parse_names, placeholder="NAME,NAME"),
+  Option("input", "A file of new data to predict, in place of the program's: .csv with the "
+         "features' names in its first line, .jsonl, .npz or .tfrecord.", "Output", ("predict",),
+         placeholder="PATH", first=True),
+  Option("output", "The file to write predictions into: .csv, .jsonl or .npz. A name without an "
+         "ending is the directory of a SavedModel.", "Output", ("predict",), first=True),
 
   Option("metrics_port", "Serve /metrics for Prometheus, /healthz and /readyz on this port of "
          "127.0.0.1, or at HOST:PORT. tf1ps-local counts up from it: each task has its own. By "
          "default nothing is served.", "Output", _OF_JOB, parse_metrics_address,
+         placeholder="[HOST:]PORT", first=True),
+  Option("web", "Show the job as a page for a browser, on this port of 127.0.0.1, or at HOST:PORT, "
+         "instead of on the terminal.", "Output", ("top",), parse_metrics_address,
          placeholder="[HOST:]PORT"),
-  Option("json", "Print the result as one line of JSON.", "Output", ("status", "tune"), bool,
-         False),
   Option("verbosity", "The least severe messages that TensorFlow logs. info shows those of its "
          "start, warning hides them.", "Output", PROGRAMS, parse_verbosity, "warning",
-         placeholder="LEVEL"),
+         placeholder="LEVEL", first=True),
   Option("log_format", "The form of the output. json: one JSON object per line, with time, "
-         "severity, task, message, and the figures of a progress.", "Output",
-         _OF_JOB + ("predict", "reset", "ssh"),
+         "severity, task, message, and the figures of a progress; tf1ps-status and tf1ps-tune "
+         "print their result as one object.", "Output",
+         _OF_JOB + ("predict", "reset", "ssh", "status"),
          default=LOG_FORMATS[0], values=LOG_FORMATS),
 )
 BY_NAME = {option.name: option for option in TABLE}
 
 
-# The flags of older versions, and what to do instead. A program refuses them with this advice.
+# Flags that are gone, each with its remedy. A program refuses them with this advice.
 OLD_FLAGS = {
-  "batch_sizes": "give --batch_size=N,N",
-  "max_bad_ratio": "give --on_bad_record=skip:RATIO",
-  "max_lead": "give --staleness_policy=max_lead:N",
-  "max_staleness": "give --staleness_policy=drop:N",
-  "staleness_damping": "give --staleness_policy=damp",
-  "warm_up_steps": "give --staleness_policy=warm_up:N",
-  "save_checkpoint_secs": "give --save_checkpoints_secs",
-  "save_checkpoint_steps": "give --save_checkpoints_steps",
-  "save_summaries_steps": "give --save_summary_steps",
-  "keep_checkpoints": "give --keep_checkpoint_max",
-  "clones": "give --num_clones",
-  "accumulate": "give --gradient_accumulation_steps",
-  "steps_per_run": "give --steps_per_execution",
-  "lost_after": "give --heartbeat_timeout",
-  "standing": "give --persistent",
-  "update": "give --sync_replicas, or nothing for asynchronous updates",
-  "inter_op_threads": "give --inter_op_parallelism_threads",
-  "intra_op_threads": "give --intra_op_parallelism_threads",
-  "evaluator_hosts": "leave it out, because no task connects to the evaluator",
-  "soft_placement": "leave it out, because an operation always runs elsewhere if its device has no "
-                    "kernel for it",
-  "ps_strategy": "leave it out, because variables are always spread over the ps by their bytes",
-  "gpu_memory_fraction": "give --gpu_memory=X",
-  "gpu_growth": "give --gpu_memory=grow",
-  "use_gpu": "give --gpu_memory=all, grow or X to a ps or an evaluator that shall see GPUs",
-  "timeout": "leave it out, because tf1ps-reset gives each task 10 seconds",
+  "save_checkpoints_secs": "give --save_checkpoints=secs:X",
+  "save_checkpoints_steps": "give --save_checkpoints=steps:N",
+  "keep_checkpoint_max": "give --save_checkpoints=keep:N, with secs:X or steps:N in the same flag",
+  "json": "give --log_format=json",
+  "prefetch": "give --overlap=prefetch",
+  "steps_in_flight": "give --overlap=N",
+  "once": "give --checkpoint=latest",
+  "early_stopping": "give --keep_best=METRIC:N",
+  "export_dir": "give --output=DIR, a name without an ending",
+  "target": "give grpc://HOST:PORT, without a flag",
+  "queues": "give queue:NAME for each, without a flag",
+  "end_timeout": "set end_timeout in TF1PS_TIMING",
+  "max_restarts": "give --restart=on_failure:N",
+  "learning_rate_decay": "give --learning_rate=RATE,SCHEDULE",
+  "on_stall": "give --stall_after=SECONDS:fail",
+  "inter_op_parallelism_threads": "give --threads=N:M, and N is this number",
+  "intra_op_parallelism_threads": "give --threads=N:M, and M is this number",
+  "variables": "leave it out, because programs have resource variables, and "
+               "tf.variable_scope(use_resource=False) makes others",
+  "scale_learning_rate": "give the --learning_rate that you want",
+  "l2_regularization": "add the penalty to the loss in model_fn",
+  "pack_bytes": "set TF1PS_PACK_BYTES in the environment of all tasks",
+  "summary_image": "leave it out, because TensorBoard draws the same curves from --checkpoint_dir",
+  "eval_steps": "give --evaluator, and --save_checkpoints=steps:N for the steps between them",
+  "tensorboard": "run tensorboard with the directory of --checkpoint_dir",
+  "seconds": "set tuning_limit in TF1PS_TIMING",
 }
 
 
@@ -573,54 +654,26 @@ def of_program(program: str) -> List[Option]:
   return [option for option in TABLE if {program, *as_well} & set(option.programs)]
 
 
-def _default(name: str):
-  return BY_NAME[name].default
+_TRAINED_BY = [option for option in TABLE if option.programs == _TRAINING or option.trains]
+_Values = collections.namedtuple(
+  "_Values", [option.name for option in _TRAINED_BY] + ["pack_bytes", "config"],
+  defaults=[option.default for option in _TRAINED_BY] + [DEFAULT_PACK_BYTES, None])
 
 
-class Options(NamedTuple):
-  """The values that the workers of a job train by; `TABLE` says what each means."""
+class Options(_Values):
+  """The values that the workers of a job train by: a field for each such option of `TABLE`.
 
-  checkpoint_dir: Optional[str] = _default("checkpoint_dir")
-  steps: Optional[int] = _default("steps")
-  epochs: Optional[int] = _default("epochs")
-  examples: Optional[int] = _default("examples")
-  batch_size: Union[int, List[int]] = _default("batch_size")
-  optimizer: str = _default("optimizer")
-  learning_rate: Optional[float] = _default("learning_rate")
-  learning_rate_decay: Optional[str] = _default("learning_rate_decay")
-  scale_learning_rate: bool = _default("scale_learning_rate")
-  clip_norm: Optional[float] = _default("clip_norm")
-  l2_regularization: Optional[float] = _default("l2_regularization")
-  moving_average_decay: Optional[float] = _default("moving_average_decay")
-  replication: str = _default("replication")
-  num_clones: int = _default("num_clones")
-  sync_replicas: bool = _default("sync_replicas")
-  replicas_to_aggregate: Optional[int] = _default("replicas_to_aggregate")
-  on_uneven: str = _default("on_uneven")
-  staleness_policy: str = _default("staleness_policy")
-  steps_per_execution: int = _default("steps_per_execution")
-  steps_in_flight: int = _default("steps_in_flight")
-  gradient_accumulation_steps: int = _default("gradient_accumulation_steps")
-  variables: str = _default("variables")
-  shard: Optional[str] = _default("shard")
-  on_bad_record: str = _default("on_bad_record")
-  pack_bytes: int = _default("pack_bytes")
-  wire_dtype: str = _default("wire_dtype")
-  prefetch: bool = _default("prefetch")
-  partition_bytes: Optional[int] = _default("partition_bytes")
-  save_checkpoints_secs: Optional[float] = _default("save_checkpoints_secs")
-  save_checkpoints_steps: Optional[int] = _default("save_checkpoints_steps")
-  eval_steps: Optional[int] = _default("eval_steps")
-  keep_checkpoint_max: int = _default("keep_checkpoint_max")
-  save_summary_steps: int = _default("save_summary_steps")
-  trace_steps: Optional[str] = _default("trace_steps")
-  ps_recovery: str = _default("ps_recovery")
-  start_timeout: float = _default("start_timeout")
-  end_timeout: float = _default("end_timeout")
-  stall_after: float = _default("stall_after")
-  on_stall: str = _default("on_stall")
-  summary_image: Optional[str] = _default("summary_image")
-  config: object = None  # the tf.ConfigProto of the sessions; no flag
+  Two more fields have no flag: `pack_bytes`, for which tasks read TF1PS_PACK_BYTES (variables of
+  fewer bytes travel together), and `config`, the tf.ConfigProto of the sessions.
+  """
+
+  __slots__ = ()
+
+  if TYPE_CHECKING:  # a type checker does not read the table
+    _fields: Tuple[str, ...]
+
+    def __getattr__(self, name: str) -> Any: ...
+    def _replace(self, **values: Any) -> "Options": ...
 
   @property
   def is_synchronous(self) -> bool:
@@ -628,9 +681,24 @@ class Options(NamedTuple):
     return self.sync_replicas or self.replication == ALL_REDUCE
 
   @property
+  def rate(self) -> Optional[float]:
+    """The learning rate at the start, or None for the optimizer's usual rate."""
+    return split_learning_rate(self.learning_rate)[0]
+
+  @property
   def schedule(self) -> Optional[Schedule]:
-    """The parsed `learning_rate_decay`."""
-    return None if self.learning_rate_decay is None else parse_schedule(self.learning_rate_decay)
+    """How the learning rate changes with the global step, or None."""
+    return split_learning_rate(self.learning_rate)[1]
+
+  @property
+  def stall(self) -> Tuple[float, bool]:
+    """The seconds of `stall_after`, and whether the worker fails after twice these."""
+    return split_stall_after(self.stall_after)
+
+  @property
+  def saves(self) -> SavePolicy:
+    """The parts of `save_checkpoints`."""
+    return parse_save_checkpoints(self.save_checkpoints)
 
   @property
   def staleness(self) -> StalenessPolicy:
@@ -638,26 +706,46 @@ class Options(NamedTuple):
     return parse_staleness_policy(self.staleness_policy)
 
   @property
+  def prefetch(self) -> bool:
+    """Whether a worker fetches the values of the next step during a step."""
+    return self.overlap == OVERLAP_PREFETCH
+
+  @property
+  def steps_in_flight(self) -> int:
+    """The steps of a worker that run at the same time."""
+    return 1 if self.overlap in (OVERLAP_NONE, OVERLAP_PREFETCH) else int(self.overlap)
+
+  @property
+  def run_steps(self) -> int:
+    """The steps of a run that is not near a stop, as far as the options say."""
+    return 1 if self.steps_per_execution == AUTO else int(self.steps_per_execution)
+
+  @property
+  def finds_run_steps(self) -> bool:
+    """Whether the loop finds the steps of a run by itself (auto_steps.py)."""
+    return (self.steps_per_execution == AUTO and self.steps_in_flight == 1
+            and not any(rule.is_broken(self) for rule in _SEVERAL_STEPS))
+
+  @property
   def overlaps(self) -> bool:
     """Whether the gradients of a single worker are stale, too."""
-    return self.prefetch or self.steps_in_flight > 1
+    return self.overlap != OVERLAP_NONE
 
 
 def check_options(options: Options) -> None:
   """Checks each value by itself, then the combinations.
 
   Raises:
-    ValueError: an option is wrong; the message names the first one and what to give instead.
+    ValueError: an option is wrong; the message names the first wrong option and its remedy.
   """
-  fields = [option for option in TABLE if option.name in Options._fields]
-  for option in fields:
+  for option in _TRAINED_BY:
     value = getattr(options, option.name)
     problem = option.problem_of(value)
     if problem:
       raise ValueError("--%s %s, got %r" % (option.name, problem, value))
   if not (options.steps or options.epochs or options.examples):
     raise ValueError("the job has no end: give --steps, --epochs or --examples")
-  for option in fields:
+  for option in _TRAINED_BY:
     value = getattr(options, option.name)
     for rule in option.rules:
       if value != option.default and rule.is_broken(options):
@@ -666,12 +754,15 @@ def check_options(options: Options) -> None:
 
 def shared_by_workers(options: Options) -> List[str]:
   """The options that all workers of a job must share, as flags: "--replication=in_graph"."""
-  return [as_flag(option.name, getattr(options, option.name))
-          for option in TABLE if option.is_shared is not None and option.is_shared(options)]
+  flags = [as_flag(option.name, getattr(options, option.name))
+           for option in TABLE if option.is_shared is not None and option.is_shared(options)]
+  if options.sync_replicas:
+    flags.append("%s=%d" % (PACK_VARIABLE, options.pack_bytes))
+  return flags
 
 
 def as_flag(name: str, value) -> str:
-  """An option as a flag: "--steps=5", "--prefetch" or "--noprefetch"."""
+  """An option as a flag: "--steps=5", "--sync_replicas" or "--nosync_replicas"."""
   if isinstance(value, bool):
     return "--%s%s" % ("" if value else "no", name)
   if isinstance(value, list):

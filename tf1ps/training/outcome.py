@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -14,21 +14,27 @@ from tf1ps.state import Member
 class Outcome(NamedTuple):
   """The result of a worker's training."""
 
-  steps: int  # own steps
-  global_step: int  # the last one seen
+  steps: int  # the steps of this worker
+  global_step: int  # the last that this worker saw
   examples: int  # the examples that this worker trained on
   seconds: float  # from the first session to the end of the loop
   reason: str  # why training ended
   late: int  # examples whose gradients came too late for a synchronous update
   staleness: str  # the ages of its gradients, and the effect of the policies; or ""
-  evaluation: Optional[Evaluation]  # the chief's
+  evaluation: Optional[Evaluation]  # only the chief evaluates
   members: List[Member]  # of the job, at the end; only the chief reads them
   skipped: int = 0  # bad records of this worker
   # Under --shard=dynamic: examples of all workers in ranges that were returned and leased again.
   again: Optional[int] = None
   rolled_back: int = 0  # of the chief: the global steps that were lost with ps, as far as it knew
   traffic: str = ""  # the traffic of the chief's steps, how their time divides, and their bound
-  checkpoint: Optional[str] = None  # the path of the evaluated one, unless it was deleted then
+  warning: str = ""  # of the chief: why the job has not made all that was asked for
+  checkpoint: Optional[str] = None  # the evaluated checkpoint; None without --checkpoint_dir
+
+  @property
+  def metrics(self) -> Dict[str, float]:
+    """The metrics of the evaluation at the end; {} without an evaluation."""
+    return {} if self.evaluation is None else self.evaluation.metrics
 
 
 class NanLossError(Error, tf.train.NanLossDuringTrainingError):

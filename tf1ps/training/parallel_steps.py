@@ -11,7 +11,7 @@
 4. When the data of the loop's own replica have ended, the loop waits in `on_end_of_data`.
    `finish_steps` ends the threads.
 
-`StepsInFlight` runs several steps of one worker at the same time (`--steps_in_flight`). One step
+`StepsInFlight` runs several steps of one worker at the same time (`--overlap=N`). One step
 computes while another waits for the network. Each further step in flight has a thread, which
 repeats the loop's step. The worker's gradients are as stale as those of that many workers, and
 their ages show it.
@@ -35,44 +35,36 @@ from typing import Any, Callable, Dict, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import GlobalStepTracker
 from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING
 from tf1ps.monitoring import StepTracer
 from tf1ps.replication import ReplicaThreads
 from tf1ps.training import execution as execution_lib
-from tf1ps.training import outcome, progress
+from tf1ps.training import outcome
 from tf1ps.training import stops as stops_lib
+from tf1ps.training.counts import Counts
 
 _BROKEN = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.CancelledError)
 
 
 class InGraphThreads(LifecycleHook):
-  """Runs the steps of the other replicas.
+  """Runs the steps of the other replicas."""
 
-  Attributes:
-    steps: the number of steps that all threads have made.
-  """
-
-  def __init__(self, steps: Dict[str, Any], tracker: GlobalStepTracker,
-               counter: progress.ExampleCounter, stops: stops_lib.Stops,
+  def __init__(self, steps: Dict[str, Any], counts: Counts, stops: stops_lib.Stops,
                tracer: Optional[StepTracer] = None):
     """Creates the hook.
 
-    `steps` has a `step.Step` with `step_after` for each replica, by the replica's device; `counter`
-    counts the examples of all replicas, and `tracer` traces their steps beside those of the loop.
+    `steps` has a `step.Step` with `step_after` for each replica, by the replica's device. `tracer`
+    traces their steps beside those of the loop.
     """
-    self._tracer = tracer
-    self._steps, self._tracker, self._counter, self._stops = steps, tracker, counter, stops
+    self._steps, self._counts, self._stops, self._tracer = steps, counts, stops, tracer
     self._threads = ReplicaThreads(
       {name: functools.partial(self._next, name) for name in steps}, on_error=self._is_handled,
       is_last=bool)
-    self._lock = threading.Lock()
     self._is_over = False
-    self.steps = 0
 
   def after_create_session(self, session, coord):
-    if not self._is_over:  # else a ps was lost at the end, and nobody would end the threads
+    if not self._is_over:  # after a ps was lost at the end, nothing would end the threads
       self._threads.start(session, coord)
 
   def after_run(self, run_context, run_values):
@@ -90,7 +82,7 @@ class InGraphThreads(LifecycleHook):
     The session recovers during the wait as it does in a step.
     """
     while not self._threads.have_ended:
-      session.call_inside(self._tracker.ask)
+      session.call_inside(self._counts.tracker.ask)
       session.lifecycle.count()
       self._raise()
       if self._stops.is_reached or session.lifecycle.signum is not None:
@@ -112,7 +104,7 @@ class InGraphThreads(LifecycleHook):
     return False
 
   def _next(self, name, session, coord) -> bool:
-    """Makes a step, unless the session ends; returns whether it was the last one."""
+    """Makes a step, unless the session ends; returns whether it was the last step."""
     return coord.should_stop() or self._step(name, session)
 
   def _run(self, session, fetches, feed=None, steps: int = 1):
@@ -123,37 +115,30 @@ class InGraphThreads(LifecycleHook):
   def _step(self, name, session) -> bool:
     """Makes a step; returns whether a stop is reached."""
     step = self._steps[name]
-    found = self._run(session, dict(op=step.train_op, loss=step.loss, step=step.step_after,
-                                    size=step.examples, counted=step.counted))
-    with self._lock:
-      self.steps += 1
-    self._counter.add(int(found["size"]))
-    if np.isnan(found["loss"]):
+    values = self._run(session, dict(op=step.train_op, loss=step.loss, step=step.step_after,
+                                     size=step.examples, counted=step.counted))
+    self._counts.add_beside(1)
+    self._counts.add_examples(int(values["size"]))
+    if np.isnan(values["loss"]):
       raise tf.train.NanLossDuringTrainingError()
-    return self._stops.is_reached_at(found["step"])
+    return self._stops.is_reached_at(values["step"])
 
 
 class StepsInFlight(InGraphThreads):
-  """Runs the steps beside those of the loop; stands behind the hooks that restore the input.
+  """Runs the steps beside those of the loop; stands behind the hooks that restore the input."""
 
-  Attributes:
-    steps: the number of steps that all threads have made.
-  """
-
-  def __init__(self, fetches: execution_lib.Fetches, execution: execution_lib.Execution,
-               tracker, counter, stops, count: int,
+  def __init__(self, execution: execution_lib.Execution, counts: Counts, stops, count: int,
                note_drawn: Optional[Callable[[int], None]] = None,
                tracer: Optional[StepTracer] = None):
     """Creates the hook for `count` steps in flight, including the loop's.
 
     Each run calls `note_drawn`, if given, with its number of steps before it draws its batches.
     """
-    super().__init__({"slot %d" % slot: slot for slot in range(1, count)}, tracker, counter, stops,
-                     tracer)
-    self._fetches, self._execution, self._note_drawn = fetches, execution, note_drawn
+    super().__init__({"slot %d" % slot: slot for slot in range(1, count)}, counts, stops, tracer)
+    self._fetches, self._execution, self._note_drawn = counts.fetches, execution, note_drawn
     global_step = tf.train.get_global_step()
-    with tf.control_dependencies([fetches.fetch("op", 1)]), tf.get_default_graph().colocate_with(
-        global_step.op):
+    with tf.control_dependencies([counts.fetches.fetch("op", 1)]), (
+        tf.get_default_graph().colocate_with(global_step.op)):
       self._step_after = tf.identity(global_step.read_value(), name="step_after")
     self._calm = threading.Condition()
     self._in_flight = self._quiet = 0
@@ -197,19 +182,15 @@ class StepsInFlight(InGraphThreads):
     if self._note_drawn is not None:
       self._note_drawn(steps)
     try:
-      found = self._run(
+      values = self._run(
         session, {name: fetch for name, fetch in fetches.items() if fetch is not None},
         feed or None, steps)
     except tf.errors.OutOfRangeError:
-      self._count(execution.count_done(session, feed))
+      self._counts.add_beside(execution.count_done(session, feed))
       raise
     execution.note_made(steps)
-    self._count(steps)
-    self._counter.note(found["size"], found.get("taken", True))
-    if np.isnan(found["loss"]).any():
-      raise outcome.NanLossError(self._tracker.ask(session), self._tracker.own_steps + self.steps)
-    return self._stops.is_reached_at(int(found.get("step", 0)))
-
-  def _count(self, steps):
-    with self._lock:
-      self.steps += steps
+    self._counts.add_beside(steps)
+    self._counts.note_batches(values["size"], values.get("taken", True))
+    if np.isnan(values["loss"]).any():
+      raise outcome.NanLossError(self._counts.tracker.ask(session), self._counts.steps)
+    return self._stops.is_reached_at(int(values.get("step", 0)))

@@ -1,7 +1,7 @@
 """Counts the data that a worker has left when another worker's end ends training (stop_all).
 
 1. Each step stores the size of its batch on the worker before it sends its gradient. The step that
-   finds training ended has drawn a batch without an update.
+   raises the end of training has drawn a batch without an update.
 2. Then the hook draws the remaining data, batch by batch, within a limit. Only the input runs.
 """
 
@@ -15,6 +15,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import LifecycleHook, LimitExceeded, call_within
 from tf1ps.compat import TIMING
 from tf1ps.replication import is_end_of_replicas
+from tf1ps.training.counts import Counts
 
 
 class Left(NamedTuple):
@@ -53,7 +54,7 @@ class Remainder:
   def count(self, session: tf.Session, limit: float = TIMING.last_read_limit) -> Left:
     """Draws the remaining data, within `limit` seconds, and returns the count.
 
-    Call it after the step that found training ended, with the step's session.
+    Call it after the step that has raised the end of training, with the step's session.
     """
     until = time.monotonic() + limit
     drawn, undrawn, is_all = 0, 0, False
@@ -77,25 +78,17 @@ class Remainder:
 
 
 class EndOfDataHook(LifecycleHook):
-  """Notes why the data ended.
+  """Notes why the data ended."""
 
-  Attributes:
-    was_ended: whether the end of another worker has ended training.
-    data_ended: whether the last step has found the end of the data.
-    left: this worker's remaining data at that time; None without a `remainder`.
-  """
-
-  def __init__(self, remainder: Optional[Remainder] = None):
+  def __init__(self, counts: Counts, remainder: Optional[Remainder] = None):
     """Creates the hook; `remainder` counts the data that are left."""
-    self._remainder = remainder
-    self.was_ended = self.data_ended = False
-    self.left: Optional[Left] = None
+    self._counts, self._remainder = counts, remainder
 
   def after_run(self, run_context, run_values):
-    self.data_ended = False
+    self._counts.data_ended = False
 
   def on_end_of_data(self, session, error):
-    self.data_ended = True
-    self.was_ended = is_end_of_replicas(error)
-    if self.was_ended and self._remainder is not None:
-      self.left = session.call_inside(self._remainder.count)
+    self._counts.data_ended = True
+    self._counts.was_ended = is_end_of_replicas(error)
+    if self._counts.was_ended and self._remainder is not None:
+      self._counts.left = session.call_inside(self._remainder.count)

@@ -21,7 +21,7 @@ _MOVES = ("AssignSub", "AssignSubVariableOp")
 
 
 def share_moves(update_ops: list, replicas: int) -> List[tf.Operation]:
-  """Returns update operations of which the moves of moving averages are one replica's part.
+  """Returns update operations in which each move of a moving average is one replica's part.
 
   Args:
     update_ops: of the collection UPDATE_OPS.
@@ -29,14 +29,14 @@ def share_moves(update_ops: list, replicas: int) -> List[tf.Operation]:
   """
   if replicas == 1:
     return list(update_ops)
-  found = []
+  shared = []
   for item in update_ops:
     op = getattr(item, "op", item)
-    # An item is the assignment, or a read of what was assigned.
-    moves = [one for one in [op, *op.control_inputs, *(tensor.op for tensor in op.inputs)]
-             if one.type in _MOVES and is_moving_average(one.inputs[0].op.name)]
-    found += [_part_of(one, replicas) for one in moves] or [item]
-  return found
+    # An item is the assignment, or a read of the assigned value.
+    moves = [move for move in [op, *op.control_inputs, *(tensor.op for tensor in op.inputs)]
+             if move.type in _MOVES and is_moving_average(move.inputs[0].op.name)]
+    shared += [_part_of(move, replicas) for move in moves] or [item]
+  return shared
 
 
 def _part_of(move: tf.Operation, replicas: int) -> tf.Operation:

@@ -17,12 +17,13 @@ from typing import List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.compat import TIMING
 from tf1ps.replication import Clocks, LeadHook
 from tf1ps.session import Membership
 from tf1ps.training import options as options_lib
 from tf1ps.training import staleness_recorder, warm_up
 from tf1ps.training import step as step_lib
+from tf1ps.training.counts import Counts
 
 
 class StalenessPolicies:
@@ -33,14 +34,13 @@ class StalenessPolicies:
     hooks: hooks that stand after them.
   """
 
-  def __init__(self, options: options_lib.Options, step: step_lib.Step, fetches,
-               tracker: GlobalStepTracker, membership: Membership, counter,
-               is_alone: bool = False):
+  def __init__(self, options: options_lib.Options, step: step_lib.Step, counts: Counts,
+               membership: Membership, is_alone: bool = False):
     """Builds the operations of the hooks, in the step's graph.
 
-    `counter` counts late examples; `is_alone` says that all other workers have done their part.
+    `is_alone` says that all other workers have done their part.
     """
-    self._counter = counter
+    self._counts, tracker = counts, counts.tracker
     self.first_hooks: List[tf.train.SessionRunHook] = []
     self.hooks: List[tf.train.SessionRunHook] = []
     self._recorder: Optional[staleness_recorder.StalenessRecorder] = None
@@ -48,7 +48,7 @@ class StalenessPolicies:
     self._max_staleness = options.staleness.drop
     if step.counted is not None:
       self._recorder = staleness_recorder.StalenessRecorder(
-        step.age_tables, fetches, tracker,
+        step.age_tables, counts,
         options.checkpoint_dir if membership.is_chief else None)
       self.first_hooks.append(self._recorder)
     cluster = membership.cluster
@@ -62,7 +62,7 @@ class StalenessPolicies:
     if options.staleness.max_lead:
       self._lead = LeadHook(
         clocks, clocks.advance(step.train_op), options.staleness.max_lead, options.start_timeout,
-        expects_all=not (options.staleness.warm_up or is_alone), end_timeout=options.end_timeout)
+        expects_all=not (options.staleness.warm_up or is_alone), end_timeout=TIMING.end_timeout)
       self.hooks.append(self._lead)
 
   @property
@@ -77,7 +77,7 @@ class StalenessPolicies:
       ages = self._recorder.ages
       if ages.gradients:
         parts.append(str(ages))
-      dropped = self._counter.late_batches
+      dropped = self._counts.late_batches
       if dropped:
         parts.append("%d gradient%s dropped (--staleness_policy=drop:%d)" % (
           dropped, "" if dropped == 1 else "s", self._max_staleness))

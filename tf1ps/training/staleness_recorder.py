@@ -3,7 +3,7 @@
 1. The first session of this process sets its tables of ages to zero (replication/staleness.py).
 2. Each step counts the age of its gradient in a table on the ps. The step returns no age.
 3. The hook reads the tables every few seconds and at the end, in separate runs.
-4. A restarted ps has new tables. The hook keeps the counts that it last read from the old ones.
+4. A restarted ps has new tables. The hook keeps the counts that it last read from the old tables.
 """
 
 from __future__ import annotations
@@ -14,44 +14,35 @@ from typing import List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import GlobalStepTracker
 from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING
 from tf1ps.replication import AGE_TABLE_SIZE, Ages, AgeTable, read_ages
 from tf1ps.session import write_summary
-from tf1ps.training import progress
+from tf1ps.training.counts import Counts
 
 TAG = "staleness"
 
 
 class StalenessRecorder(LifecycleHook):
-  """Collects the ages of this worker's gradients.
+  """Collects the ages of this worker's gradients."""
 
-  Attributes:
-    dropped: the number of gradients that were not applied.
-  """
-
-  def __init__(self, tables: List[AgeTable], fetches,
-               tracker: GlobalStepTracker, directory: Optional[str] = None,
+  def __init__(self, tables: List[AgeTable], counts: Counts, directory: Optional[str] = None,
                every_secs: float = 5.0):
-    """Creates the hook; `tracker` stands before it, the threads of other replicas behind it.
+    """Creates the hook; the tracker stands before it, the threads of other replicas behind it.
 
     Args:
       tables: the tables of the replicas that this process trains.
-      fetches: an `execution.Fetches` whose step counts the age of its gradient.
-      tracker: tracks the global step.
+      counts: the loop's ledger; its step counts the age of its gradient.
       directory: the directory of the event files; None writes none.
       every_secs: the least number of seconds between two readings of the tables.
     """
-    self._tables, self._fetches = tables, fetches
-    self._names = [name for name in ("counted", "taken") if fetches.fetch(name) is not None]
-    self._tracker, self._directory, self._every_secs = tracker, directory, every_secs
+    self._tables, self._fetches = tables, counts.fetches
+    self._tracker, self._directory, self._every_secs = counts.tracker, directory, every_secs
     self._next = 0.0
     self._has_begun = self._has_left = False
     # The sum of the last readings of tables whose ps has ended.
     self._before = np.zeros([AGE_TABLE_SIZE], np.int64)
     self._now = np.zeros([len(tables), AGE_TABLE_SIZE], np.int64)
-    self.dropped = 0
 
   @property
   def ages(self) -> Ages:
@@ -67,11 +58,9 @@ class StalenessRecorder(LifecycleHook):
     self._has_begun = True
 
   def before_run(self, run_context):
-    return tf.train.SessionRunArgs({name: self._fetches.fetch(name) for name in self._names})
+    return tf.train.SessionRunArgs(self._fetches.fetch("counted"))
 
   def after_run(self, run_context, run_values):
-    taken = run_values.results.get("taken", True)
-    self.dropped += 0 if taken is True else progress.as_list(taken).count(False)
     if self._tracker.asked and time.monotonic() >= self._next:
       self._next = time.monotonic() + self._every_secs
       self._read(run_context.session)

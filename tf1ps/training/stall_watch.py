@@ -1,21 +1,21 @@
 """Watches for a worker that sends heartbeats and makes no step, and says what it waits for.
 
-A thread compares the worker's steps and examples. After `stall_after` seconds without another one
+A thread compares the worker's steps and examples. After `stall_after` seconds without progress
 
 1. it prints the Python stack of every thread, with the thread's name;
 2. it prints a line that begins with "stalled: " and says what the worker waits for. The launcher
    collects these lines of all tasks (launch/stalls.py), and a heartbeat takes the text to the other
    workers;
-3. with --on_stall=fail, after the same time once more, it ends the worker with `StalledError`. A
-   worker that does not end by that leaves by force, with exit code 1.
+3. with --stall_after=X:fail, after the same time once more, it ends the worker with `StalledError`.
+   A worker that does not end by that leaves by force, with exit code 1.
 
-A worker that waits for another worker prints the line and names the other one. It prints no stacks
-and does not fail: the other one is the stalled one. Waits that have limits of their own do not
+A worker that waits for another worker prints the line and names that worker. It prints no stacks
+and does not fail, because the other worker has stalled. Waits that have limits of their own do not
 count: those for the start, for a new session after a failure, at the end, and after a signal. Nor
 does the time in which this process was stopped.
 
-`stalled` finds such a worker long before: the current run has lasted longer than `stalled_least`
-seconds, and much longer than those before it. The heartbeat and /readyz tell of it.
+`stalled` finds such a worker much sooner: the current run has lasted longer than `stalled_least`
+seconds, and much longer than the runs before it. The heartbeat and /readyz report it.
 
 Python does not show what TensorFlow waits for. The text comes from the place of the loop's thread,
 from the state of a synchronous round, from the sizes of the input's queues, from Python code of the
@@ -31,7 +31,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Callable, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -40,6 +40,7 @@ from tf1ps.compat import EXIT_FAILED, TIMING, Error, is_installed_file
 from tf1ps.replication import SyncReplicasHook
 from tf1ps.session import Membership
 from tf1ps.state import MEMBER_FAILED
+from tf1ps.training.counts import Counts
 
 _log = logging.getLogger("tf1ps")
 _TF1PS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -68,7 +69,7 @@ _LOOP = "tf1ps.training.worker"
 
 
 class StalledError(Error, RuntimeError):
-  """This worker has made no step for too long (--on_stall=fail)."""
+  """This worker has made no step for too long (--stall_after=X:fail)."""
 
 
 class StallWatch(LifecycleHook):
@@ -78,25 +79,25 @@ class StallWatch(LifecycleHook):
     lifecycle: the `SessionLifecycle` of the loop; None before it.
   """
 
-  def __init__(self, run: Membership, after: float, fails: bool,
-               progress: Callable[[], tuple], hooks: List[tf.train.SessionRunHook]):
+  def __init__(self, run: Membership, after: float, fails: bool, counts: Counts,
+               hooks: List[tf.train.SessionRunHook]):
     """Prepares; the first session starts the watch.
 
     Args:
       run: this worker's membership of the run.
       after: seconds without a step; 0 for no watch.
       fails: whether a stall ends the worker.
-      progress: returns values that change with each step.
+      counts: the loop's ledger.
       hooks: those of the step; a `SyncReplicasHook` among them knows the round.
     """
-    self._run, self._after, self._fails, self._progress = run, after, fails, progress
+    self._run, self._after, self._fails, self._counts = run, after, fails, counts
     self._sync = [hook for hook in hooks if isinstance(hook, SyncReplicasHook)]
     self._every = min(TIMING.heartbeat_interval, after / 4)
     self.lifecycle = self._loop = None  # the id of the loop's thread
     self._queues = []  # pairs of a queue's name and its size, a tensor
     self._run_began: Optional[float] = None
     self._took: List[float] = []  # the seconds of the last runs
-    self._moved = ((), 0.0)  # the progress, and when another look found it so
+    self._moved = ((), 0.0)  # the progress, and the time since which it has not changed
     self._stopped, self._has_ended = threading.Event(), threading.Event()
     self._thread: Optional[threading.Thread] = None
 
@@ -129,9 +130,9 @@ class StallWatch(LifecycleHook):
       Its seconds and those of the slowest of the last runs; None if it does not, if no run has
       ended yet, or if this worker saves, or waits for other workers, for a session or for the end.
     """
-    now, began, took, found = time.monotonic(), self._run_began, self._took, self._progress()
-    if found != self._moved[0]:  # by a thread beside the loop, if not by this one
-      self._moved = (found, now)
+    now, began, took = time.monotonic(), self._run_began, self._took
+    if self._counts.progress != self._moved[0]:  # threads beside the loop make progress, too
+      self._moved = (self._counts.progress, now)
     if began is None or not took or self._stopped.is_set():
       return None
     seconds = now - max(began, self._moved[1])
@@ -152,14 +153,14 @@ class StallWatch(LifecycleHook):
   def _watch(self):
     before, moved, due, looked, said = None, 0.0, 0.0, time.monotonic(), False
     while not self._stopped.wait(self._every):
-      now, found = time.monotonic(), (self.lifecycle.sessions, self._progress())
+      now, progress = time.monotonic(), (self.lifecycle.sessions, self._counts.progress)
       was_paused, looked = now - looked > self._after / 2, now
-      if found != before or was_paused or self.lifecycle.signum is not None:
-        if said and found != before:
+      if progress != before or was_paused or self.lifecycle.signum is not None:
+        if said and progress != before:
           _log.warning("the stall is over: this worker makes steps again")
           self._run.heartbeat.set(blocked="")
           said = False
-        before, moved, due = found, now, now + self._after
+        before, moved, due = progress, now, now + self._after
       elif now >= due:
         due = now + self._after
         wait = self._find_wait()
@@ -180,8 +181,8 @@ class StallWatch(LifecycleHook):
                  self._run.cluster.task.name, seconds, wait.text)
 
   def _give_up(self, seconds, wait):
-    """Ends the worker; a loop that does not end within the limit is left with its process."""
-    text = "no step for %.0f s (--stall_after, --on_stall=fail): it waits for %s" % (
+    """Ends the worker; if the loop does not end within the limit, the process leaves by force."""
+    text = "no step for %.0f s (--stall_after with :fail): it waits for %s" % (
       seconds, wait.text)
     session = self.lifecycle.session
     if session is not None:
@@ -206,16 +207,16 @@ class StallWatch(LifecycleHook):
     return Wait("Python code, %s" % _say_place(frames[0]) if frames else "an unknown thing")
 
   def _frames_in_loop(self) -> list:
-    return list(itertools.takewhile(lambda one: _module(one) != _LOOP, _frames(self._loop)))
+    return list(itertools.takewhile(lambda frame: _module(frame) != _LOOP, _frames(self._loop)))
 
   def _find_wait_of_run(self) -> Wait:
     round_, awaited = self._look_at_round()
     if awaited:
       return Wait("the gradient of %s in round %d" % (" and ".join(awaited), round_), True)
-    found = ["Python code of the program in another thread, %s" % _say_place(frame)
+    waits = ["Python code of the program in another thread, %s" % _say_place(frame)
              for frame in self._program_frames()]
-    found += ["the queue %s with %d elements" % pair for pair in self._sizes()]
-    return Wait("; ".join([self._say_run(), *found]))
+    waits += ["the queue %s with %d elements" % pair for pair in self._sizes()]
+    return Wait("; ".join([self._say_run(), *waits]))
 
   def _look_at_round(self) -> Tuple[int, List[str]]:
     """The round, and the workers that it waits for if this worker's gradient is in it."""
@@ -228,18 +229,17 @@ class StallWatch(LifecycleHook):
 
   def _say_run(self) -> str:
     own = self._run.cluster.task.name
-    tasks = [task for task in self._run.holders if task.name != own]
+    tasks = [task for task in self._run.state_tasks if task.name != own]
     if not tasks:
       return "a run of its session"
     return "a run of its session on %s" % ", ".join(
-      "%s (%s)" % (one.task.name, "answers" if one.is_up else one) for one in probe_tasks(
-        tasks, timeout=TIMING.watch_probe_limit))
+      "%s (%s)" % (probe.task.name, "answers" if probe.is_up else probe)
+      for probe in probe_tasks(tasks, timeout=TIMING.watch_probe_limit))
 
   def _program_frames(self) -> list:
-    """The innermost frame of the program in each thread but the loop's that runs its code."""
+    """The innermost frame of the program's code in each thread, except the loop's."""
     stacks = [_frames(ident) for ident in list(sys._current_frames()) if ident != self._loop]
-    found = [[frame for frame in stack if _is_of_program(frame)][:1] for stack in stacks]
-    return [frame for frames in found for frame in frames]
+    return [frame for stack in stacks for frame in list(filter(_is_of_program, stack))[:1]]
 
   def _sizes(self) -> List[tuple]:
     session = self.lifecycle.session
@@ -254,12 +254,12 @@ class StallWatch(LifecycleHook):
 
 
 def _frames(ident) -> list:
-  """Returns the frames of a thread, the innermost first."""
-  frame, found = sys._current_frames().get(ident), []
+  """The innermost frame comes first."""
+  frame, frames = sys._current_frames().get(ident), []
   while frame is not None:
-    found.append(frame)
+    frames.append(frame)
     frame = frame.f_back
-  return found
+  return frames
 
 
 def _module(frame) -> str:
@@ -278,7 +278,6 @@ def _say_place(frame) -> str:
 
 
 def _stacks() -> List[str]:
-  """Returns the Python stack of every thread, as lines."""
   names = {thread.ident: thread.name for thread in threading.enumerate()}
   lines = []
   for ident, frame in sorted(sys._current_frames().items()):

@@ -19,10 +19,10 @@ from tf1ps.transfer import Accumulated, AccumulatedRemainder
 
 
 class Vote(NamedTuple):
-  """How workers that make each step together agree on another one."""
+  """How workers that make each step together agree on another step."""
 
   ahead: batch_ahead.BatchAhead  # reads batches before their step
-  vote: tf.Tensor  # float32 [], a placeholder: 1.0 for another step, else 0.0
+  vote: tf.Tensor  # float32 [], a placeholder: 1.0: another step, 0.0: none; below 0 after a signal
   mean: tf.Tensor  # float32 [], the mean of all workers' votes
 
 
@@ -31,12 +31,14 @@ class Step(NamedTuple):
 
   train_op: tf.Operation  # one update of the variables
   loss: tf.Tensor  # float32 [], of the batch; the mean over the batches of a synchronous update
-  examples: tf.Tensor  # int [], the size of the batch; a run that fetches it draws a batch
+  # int [], the size of the batch; a run that fetches it draws a batch. None: not known.
+  examples: Optional[tf.Tensor]
   counted: Optional[tf.Operation] = None  # counts the age of an asynchronous update's gradient
   age_tables: List[AgeTable] = []  # count the ages of this step and of `others`
   taken: Optional[tf.Tensor] = None  # bool []: whether the gradient is in an update; None: always
-  global_step: Optional[tf.Tensor] = None  # int64 [], after a synchronous update, where it is free
-  remainder: Optional[remainder_lib.Remainder] = None  # counts the data left at another's end
+  global_step: Optional[tf.Tensor] = None  # int64 [], after a synchronous update; None: unknown
+  # Counts this worker's remaining data when the data of another worker end.
+  remainder: Optional[remainder_lib.Remainder] = None
   partial: Optional[AccumulatedRemainder] = None  # makes the update of the batches added up so far
   vote: Optional[Vote] = None  # where workers make each step together
   positions: Optional[InputPositions] = None  # the hook that keeps the input's position
@@ -45,7 +47,7 @@ class Step(NamedTuple):
   step_after: Optional[tf.Tensor] = None  # int64 [], in `others`: the global step after the update
   hooks: List[tf.train.SessionRunHook] = []  # the step's own hooks, in their order
   program_hooks: Sequence[tf.train.SessionRunHook] = ()  # of ModelSpec
-  hint: str = ""  # at another optimizer
+  hint: str = ""  # a hint at another optimizer, or ""
 
 
 class Batches:
@@ -70,8 +72,9 @@ class Batches:
     if count == 1:
       return
     self._accumulated = built = Accumulated(
-      grads_and_vars, loss, examples, count, [tuple(one) for one in range_reports])
-    self.range_reports = [RangeReport(*one) for reports in built.of_batches for one in reports]
+      grads_and_vars, loss, examples, count, [tuple(report) for report in range_reports])
+    self.range_reports = [
+      RangeReport(*report) for reports in built.of_batches for report in reports]
     self.grads_and_vars, self.loss, self.examples = (
       built.grads_and_vars, built.loss, built.batch_size)
 
@@ -93,7 +96,7 @@ def push_partial(partial: AccumulatedRemainder, call_inside: Callable) -> Option
     if not session.run(partial.pending):
       return None
     fetches = dict(partial.fetches, op=partial.train_op, size=partial.batch_size)
-    return session.run({name: one for name, one in fetches.items() if one is not None})
+    return session.run({name: fetch for name, fetch in fetches.items() if fetch is not None})
 
   try:
     return call_inside(push)

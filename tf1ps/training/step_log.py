@@ -17,7 +17,7 @@ class NotedRun(NamedTuple):
 
   at: float  # its end, as of `time.monotonic`, which all processes of a machine share
   steps: int  # of this worker so far, also those of other threads
-  examples: int  # likewise
+  examples: int  # of this worker so far
   loss: float  # the mean of its steps
 
 
@@ -33,4 +33,4 @@ def read_step_log(path: str) -> List[NotedRun]:
   with open(path, "rb") as file:
     content = file.read()
   whole = len(content) // _FORMAT.size * _FORMAT.size
-  return [NotedRun(*one) for one in _FORMAT.iter_unpack(content[:whole])]
+  return [NotedRun(*fields) for fields in _FORMAT.iter_unpack(content[:whole])]

@@ -1,23 +1,22 @@
 """Stops training at a global step, after a number of examples, or at the end of the data.
 
 `StopAtStep` reads the global step more often the nearer its end is. Asynchronous workers stop one
-by one, each after its current step. So the last global step exceeds the requested one by less than
-the number of workers, as long as their speeds keep their order of magnitude between two reads.
+by one, each after its current step. So the last global step exceeds the requested step by less
+than the number of workers, as long as their speeds keep their order of magnitude between two reads.
 `Stops` makes the hooks that the options request, and gives the reason of the end.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Callable, Dict, List, Optional, Sequence, Union
+from typing import Callable, Dict, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import GlobalStepTracker
 from tf1ps.compat import TIMING
 from tf1ps.replication import REPEAT, STOP_ALL
 from tf1ps.training import options as options_lib
-from tf1ps.training import progress, remainder
+from tf1ps.training.counts import Counts
 
 # Other workers may speed up between two reads: a read covers a quarter of the remaining steps.
 _SHARE = 4.0
@@ -26,22 +25,31 @@ FASTER = 2.0
 
 
 class StopAtStep(tf.train.SessionRunHook):
-  """Requests a stop when the global step has reached the last one."""
+  """Requests a stop when the global step has reached the last step."""
 
-  def __init__(self, tracker: GlobalStepTracker, last_step: int, num_workers: int = 1,
-               run_steps: int = 1):
-    """Creates the hook; `tracker` stands before it.
+  def __init__(self, counts: Counts, last_step: int, num_workers: int = 1):
+    """Creates the hook; the tracker of `counts` stands before it.
 
     Args:
-      tracker: tracks the global step.
+      counts: the loop's ledger.
       last_step: the global step at which the job ends, also after a restart.
       num_workers: the number of workers that raise the global step.
-      run_steps: the steps of a run, while the end is not near.
     """
     if last_step < 1:
       raise ValueError("last_step must be at least 1, got %r" % (last_step,))
-    self._tracker, self._last_step, self._num_workers = tracker, last_step, num_workers
-    self._of_runs = self._of_all(run_steps) if run_steps > 1 else 0
+    self._counts, self._tracker = counts, counts.tracker
+    self._last_step, self._num_workers = last_step, num_workers
+
+  @property
+  def steps_left(self) -> float:
+    """The steps of each worker that are left, as of the tracker's last answer."""
+    left = self._last_step - (self._tracker.value or 0)
+    return left / max(self._num_workers, self._tracker.rate)
+
+  @property
+  def _of_runs(self):
+    steps = self._counts.most_run_steps
+    return self._of_all(steps) if steps > 1 else 0
 
   @property
   def is_reached(self) -> bool:
@@ -103,27 +111,20 @@ class StopAtStep(tf.train.SessionRunHook):
 class StopAtExamples(tf.train.SessionRunHook):
   """Requests a stop when this worker has trained on its part of the examples that are left."""
 
-  def __init__(self, counter, num_examples: int, index: int = 0, count: int = 1,
-               before: Callable[[], int] = lambda: 0):
-    """Creates the hook behind `counter`, for worker `index` of `count`.
+  def __init__(self, counts: Counts, num_examples: int, index: int = 0, count: int = 1):
+    """Creates the hook behind those that count, for worker `index` of `count`.
 
-    The last batch may exceed its part.
-
-    Args:
-      counter: counts this worker's examples.
-      num_examples: the examples of the job.
-      index, count: this worker, and how many there are.
-      before: called in a session; returns the examples that the job had trained on before.
+    `num_examples` are the job's. The last batch may exceed this worker's part.
     """
     if num_examples < 1:
       raise ValueError("num_examples must be at least 1, got %r" % (num_examples,))
-    self._counter, self._num_examples = counter, num_examples
-    self._index, self._count, self._before = index, count, before
+    self._counts, self._num_examples = counts, num_examples
+    self._index, self._count = index, count
 
   @property
   def nothing_left(self) -> str:
-    """Why no worker has anything to do, or ""."""
-    before = self._before()
+    """Why no worker has examples left, or ""."""
+    before = self._counts.examples_before
     if before < self._num_examples:
       return ""
     return "nothing was left to do: the job had trained on %d examples before (--examples=%d)" % (
@@ -136,18 +137,13 @@ class StopAtExamples(tf.train.SessionRunHook):
 
   def is_reached_by(self, examples: int) -> bool:
     """Whether this worker's part is done after this many further examples."""
-    left = max(0, self._num_examples - self._before())
-    return self._counter.examples + examples >= part_of(left, self._index, self._count)
-
-  def is_near(self, begun: float) -> bool:
-    """Whether each step should read the global step: never, examples are counted here."""
-    del begun
-    return False
+    left = max(0, self._num_examples - self._counts.examples_before)
+    return self._counts.examples + examples >= part_of(left, self._index, self._count)
 
   def may_make(self, steps: int, begun: float, faster: float = FASTER) -> bool:
-    """Whether this many steps are needed, if no batch is larger than the largest so far."""
+    """Whether all steps of a run are needed, if no batch is larger than the largest so far."""
     del begun, faster
-    largest = self._counter.largest
+    largest = self._counts.largest
     return bool(largest) and not self.is_reached_by((steps - 1) * largest)
 
   def after_create_session(self, session, coord):
@@ -180,16 +176,6 @@ class NothingLeft(tf.train.SessionRunHook):
 
   is_reached = True
 
-  def is_near(self, begun: float) -> bool:
-    """Whether each step should read the global step: there is none."""
-    del begun
-    return False
-
-  def may_make(self, steps: int, begun: float, faster: float = FASTER) -> bool:
-    """Whether a run may be made: none."""
-    del steps, begun, faster
-    return False
-
   def after_create_session(self, session, coord):
     coord.request_stop()
 
@@ -210,20 +196,10 @@ class EarlyStop(tf.train.SessionRunHook):
 
   @property
   def is_reached(self) -> bool:
-    """Whether the end was asked for, as of the last look."""
+    """Whether the evaluator asks for the end, as of the last look."""
     if not self.reason and time.monotonic() - self._looked_at >= TIMING.poll_interval:
       self.look()
     return bool(self.reason)
-
-  def is_near(self, begun: float) -> bool:
-    """Whether each step should read the global step: the end comes at no certain step."""
-    del begun
-    return False
-
-  def may_make(self, steps: int, begun: float, faster: float = FASTER) -> bool:
-    """Whether a run of this many steps may be made."""
-    del steps, begun, faster
-    return not self.is_reached
 
   def after_run(self, run_context, run_values):
     if self.is_reached:
@@ -238,43 +214,42 @@ class Stops:
     early: the hook of early stopping; among `hooks`, unless the workers end by a vote.
   """
 
-  def __init__(self, options: options_lib.Options, tracker: GlobalStepTracker,
-               counter: progress.ExampleCounter, index: int, count: int, epochs_before: int = 0,
-               examples_before: Callable[[], int] = lambda: 0,
+  def __init__(self, options: options_lib.Options, counts: Counts, index: int, count: int,
                early_stop: Callable[[], str] = lambda: ""):
     """Creates the stops of worker `index` of `count`; raises ValueError for too few examples.
 
     `early_stop` returns why the evaluator asks for the end, or "".
-    `epochs_before` is the number of epochs that the job had finished when it started;
-    `examples_before`, called in a session, returns the examples that it had trained on before.
     """
-    self._options, self._counter = options, counter
+    self._options, self._counts = options, counts
     self._by_reason: Dict[str, object] = {}
+    self._at_step: Optional[StopAtStep] = None
     self._reached: Dict[str, bool] = {}  # at the end of the loop
-    self._tracker = tracker
     self.early = EarlyStop(early_stop)
-    if options.epochs and epochs_before >= options.epochs:
+    if options.epochs and counts.epochs_before >= options.epochs:
       self._by_reason["nothing was left to do: the job had gone through its data %d times before "
-                      "(--epochs=%d)" % (epochs_before, options.epochs)] = NothingLeft()
+                      "(--epochs=%d)" % (counts.epochs_before, options.epochs)] = NothingLeft()
     self._examples: Optional[StopAtExamples] = None
     if options.steps:
-      self._by_reason["reached --steps=%d" % options.steps] = StopAtStep(
-        tracker, options.steps, 1 if options.is_synchronous else count * options.steps_in_flight,
-        options.steps_per_execution)
+      self._at_step = self._by_reason["reached --steps=%d" % options.steps] = StopAtStep(
+        counts, options.steps, 1 if options.is_synchronous else count * options.steps_in_flight)
     if options.examples:
       if options.examples < count:
-        raise ValueError("--examples=%d is less than one for each of the %d workers" % (
-          options.examples, count))
+        raise ValueError("--examples=%d, but each of the %d workers needs an example: give %d or "
+                         "more" % (options.examples, count, count))
       if options.replication == "in_graph":
         index, count = 0, 1  # the chief counts for all
-      self._examples = StopAtExamples(counter, options.examples, index, count, examples_before)
+      self._examples = StopAtExamples(counts, options.examples, index, count)
       self._by_reason["trained on its part of --examples=%d" % options.examples] = self._examples
     self.hooks: List[tf.train.SessionRunHook] = list(self._by_reason.values())
     if options.replication == "all_reduce" and self._examples is not None:
-      # All-reduce ends by a vote: a worker that stopped alone would leave the others waiting.
+      # All-reduce ends by a vote: a worker that stops alone would leave the others waiting.
       self.hooks[-1] = NoExamplesLeft(self._examples)
     if options.replication != "all_reduce":  # there it becomes a vote
       self.hooks.append(self.early)
+
+  def find_steps_left(self) -> Optional[float]:
+    """Returns the steps of this worker that are left; None: not known."""
+    return None if self._at_step is None else self._at_step.steps_left
 
   @property
   def is_reached(self) -> bool:
@@ -292,7 +267,7 @@ class Stops:
 
   @property
   def has_gone_back(self) -> bool:
-    """Whether a stop was reached at the end of the loop, and is not reached any more."""
+    """Whether a stop was reached at the end of the loop, and a restored step lies before it."""
     return any(self._reached.values()) and not self.is_reached
 
   def is_reached_at(self, step: int) -> bool:
@@ -301,24 +276,39 @@ class Stops:
 
   def is_near(self, begun: float) -> bool:
     """Whether each step should read the global step; see `StopAtStep.may_make`."""
-    return any(stop.is_near(begun) for stop in self._by_reason.values())
+    return self._at_step is not None and self._at_step.is_near(begun)
 
   def may_make(self, steps: int, begun: float, faster: float = FASTER) -> bool:
     """Whether a run of this many steps passes no stop; see `StopAtStep.may_make`."""
-    return self.early.may_make(steps, begun, faster) and all(
+    return not self.is_reached and all(
       stop.may_make(steps, begun, faster) for stop in self._by_reason.values())
+
+  def say_short(self, step: int, examples: int) -> str:
+    """Returns a warning if the data ended before the goal, or "".
+
+    Call it when all workers have ended, unless a hook of the program has ended training.
+
+    Args:
+      step: the last global step.
+      examples: the examples that the job has trained on, in all its runs.
+    """
+    options = self._options
+    short = [(made, name) for made, name in ((step, "steps"), (examples, "examples"))
+             if (getattr(options, name) or 0) > made]
+    if not short or options.epochs or self.early.reason or self.was_reached:
+      return ""
+    made, name = short[0]
+    return ("the training data ended after %d of --%s=%d. Let input_fn repeat them in mode 'train' "
+            "(dataset.repeat()), or give fewer %s" % (made, name, getattr(options, name), name))
 
   def is_last(self, examples: int) -> bool:
     """Whether this worker's part is done after a batch of this many examples."""
     return self._examples is not None and self._examples.is_reached_by(examples)
 
-  def reason(self, was_ended: bool, left: Union[None, str, remainder.Left] = None,
-             are_done: Sequence[bool] = (), all_went_through: bool = False) -> str:
+  def reason(self, are_done: Sequence[bool] = (), all_went_through: bool = False) -> str:
     """Returns why training has ended.
 
     Args:
-      was_ended: whether another worker ended training.
-      left: this worker's remaining data at that time, if counted.
       are_done: [whether all ranges of the data are done] under --shard=dynamic, else [].
       all_went_through: under --on_uneven=repeat, whether all workers went through their data.
     """
@@ -329,7 +319,8 @@ class Stops:
         return stop is self._examples and stop.nothing_left or reason
       if self._reached.get(reason):
         return "%s, and went back to step %d when the loop had ended" % (
-          reason, self._tracker.value)
+          reason, self._counts.tracker.value)
+    was_ended, left = self._counts.was_ended, self._counts.left
     if was_ended and all_went_through:
       return "all workers went through their data (--on_uneven=repeat)"
     if was_ended and self._options.on_uneven == REPEAT:

@@ -4,12 +4,12 @@
 2. Now and then: a traced run of the training step (transfer/step_time.py) gives the sent bytes,
    also where the graph does not know them, and the shares of time. Both go to the summaries, also
    per ps.
-3. At the end: one line.
+3. At the end: a part of the chief's last line.
 
 A traced run takes longer: 2 to 7 ms with two small variables; with 200, half of its own time on
 TensorFlow 2.21 and several times that on 1.15. Traces may take one percent of the time. So the
-first one waits until training has run long enough, and the next one follows after 100 times the
-cost of the last one, and after a minute at least.
+first trace waits until training has run long enough, and the next trace follows after 100 times the
+cost of the last trace, and after a minute at least.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import collections
 import logging
 import statistics
 import time
-from typing import List, Optional
+from typing import Callable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -49,20 +49,22 @@ class TrafficReport(tf.train.SessionRunHook):
   Attributes:
     report: the traffic by the graph and the last traced run; None before `begin`.
     shares: the `TimeShares` of each traced run.
+    steps: the training steps of each of these runs.
     cost: the seconds that traced runs took beyond their usual time.
   """
 
-  def __init__(self, tracker: GlobalStepTracker, fetches, worker: Optional[str] = None,
-               batch: Optional[int] = None, steps: int = 1, directory: Optional[str] = None,
+  def __init__(self, tracker: GlobalStepTracker, fetches,
+               worker: Optional[str] = None, batch: Optional[int] = None,
+               count_steps: Callable[[], int] = lambda: 1, directory: Optional[str] = None,
                first_run: int = 10, every_secs: float = 60.0, max_cost: float = 0.01):
     """Creates the hook.
 
     Args:
       tracker: tracks the global step; it stands before this hook.
-      fetches: the fetches of the loop, as for `traffic.report_traffic`.
+      fetches: the first fetches of the loop, as for `traffic.report_traffic`.
       worker: the task of the session's target, "/job:worker/task:0"; None: see `report_traffic`.
       batch: the examples of a batch, or None.
-      steps: the training steps of a run.
+      count_steps: returns the training steps of a run, which may change.
       directory: the directory of the event files; None writes none.
       first_run: the first run of this process that may be traced.
       every_secs: the least number of seconds between two traces.
@@ -72,7 +74,8 @@ class TrafficReport(tf.train.SessionRunHook):
       raise ValueError("first_run must be 1 or more, every_secs not negative, max_cost above 0 and "
                        "at most 1; got %r, %r, %r" % (first_run, every_secs, max_cost))
     self._tracker = tracker
-    self._fetches, self._worker, self._batch, self._steps = fetches, worker, batch, steps
+    self._fetches, self._worker, self._batch = fetches, worker, batch
+    self._count_steps, self.steps = count_steps, 1
     self._directory = directory
     self._first_run, self._every_secs, self._max_cost = first_run, every_secs, max_cost
     self._runs = 0
@@ -86,11 +89,14 @@ class TrafficReport(tf.train.SessionRunHook):
     self.cost = 0.0
 
   def begin(self):
-    self._graph = report_traffic(self._fetches, self._worker, self._batch, self._steps)
+    self.steps = self._count_steps()
+    self._graph = report_traffic(self._fetches, self._worker, self._batch, self.steps)
     self.report = self._graph
     _log.debug("the graph says what a step sends:\n%s", traffic_table(self.report))
 
   def before_run(self, run_context):
+    if self._count_steps() != self.steps:
+      self._note_steps(self._count_steps())
     self._run_began = time.perf_counter()
     if self._began is None:
       self._began = self._run_began
@@ -112,6 +118,16 @@ class TrafficReport(tf.train.SessionRunHook):
     self._next = now + max(self._every_secs, cost / self._max_cost)
     _log.debug("tracing a step took %.1f ms more than its %.1f", 1e3 * cost, 1e3 * usual)
 
+  def _note_steps(self, steps):
+    """Expects runs of another number of steps, each of which sends what the step sends."""
+    graph, before = self._graph, self.steps
+    if steps % before == 0:
+      self._graph = StepTraffic(graph.messages * (steps // before), steps)
+    elif before % steps == 0:
+      self._graph = StepTraffic(graph.messages[:len(graph.messages) * steps // before], steps)
+    self.steps, self.shares = steps, []
+    self._times.clear()
+
   def __str__(self):
     """The report for the last line; "" if workers and ps exchange no messages."""
     if self.report is None or not self.report.by_ps:
@@ -121,7 +137,7 @@ class TrafficReport(tf.train.SessionRunHook):
 
   def _is_due(self):
     if self._runs < self._first_run or not self._times or (
-        self._tracker.run_steps != self._steps):  # a job's last runs may be shorter
+        self._tracker.run_steps != self.steps):  # a job's last runs may be shorter
       return False
     if self._next is None:
       cost = _FIRST_COST[0] + _FIRST_COST[1] * statistics.median(self._times)
@@ -134,7 +150,7 @@ class TrafficReport(tf.train.SessionRunHook):
       return
     shares = time_shares(trace, usual)
     self.shares.append(shares)
-    self.report = merge_trace(self._graph, sent_messages(trace, self._steps))
+    self.report = merge_trace(self._graph, sent_messages(trace, self.steps))
     _log.debug("a traced step: %s\n%s", shares, traffic_table(self.report))
     if self._directory is not None:
       write_summary(self._directory, _summary(self.report, shares), self._tracker.value)

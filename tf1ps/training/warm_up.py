@@ -6,10 +6,10 @@ While it waits, it reads
 
 1. the global step, four times per second. At the job's last step the wait ends, and the worker
    makes no step;
-2. the clocks (replication/clocks.py), four times per second. If all workers before this one have
-   left, the wait ends: no worker is left to raise the global step;
+2. the clocks (replication/clocks.py), four times per second. If all workers before this worker
+   have left, the wait ends, because nothing else raises the global step;
 3. the heartbeats, once per second. If the chief is lost or has ended, the wait ends with an error.
-   A lost worker counts like one that has left.
+   A lost worker counts as having left.
 
 Each new session waits, so that a worker which recovers from a restored checkpoint also waits.
 """
@@ -44,7 +44,7 @@ class WarmUp(LifecycleHook):
       tracker: tracks the global step.
       membership: this worker's membership of the run.
       last_step: the global step at which the job ends, or None.
-      start_timeout: seconds until the workers before this one must have joined.
+      start_timeout: seconds until the workers before this worker must have joined.
     """
     if steps_each < 1:
       raise ValueError("steps_each must be at least 1, got %r" % (steps_each,))
@@ -88,7 +88,7 @@ class WarmUp(LifecycleHook):
       coord.wait_for_stop(TIMING.poll_interval)
 
   def _look_at(self, lost, before, gone):
-    """Returns the lost workers before this one; raises TaskLostError if one is the chief."""
+    """Returns the lost workers of `before`; raises TaskLostError if the chief is among them."""
     try:
       gone = lost.lost(before)
     except ControlError as error:

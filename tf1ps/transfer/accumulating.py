@@ -5,10 +5,9 @@ order:
 
 1. The values of the variables arrive on the worker once. (Rows that are gathered for a batch, as of
    an embedding, are fetched for each batch.)
-2. The batches are drawn one after the other: each when the gradients of the one before it have been
-   added up. The sums are in variables on the worker that no checkpoint has. Dense gradients are
-   weighted by the sizes of the batches. Of sparse gradients all rows are kept, with the same
-   weights.
+2. Each batch is drawn when the gradients of the batch before have been added up. The sums are in
+   variables on the worker that no checkpoint has. Dense gradients are weighted by the sizes of the
+   batches. Of sparse gradients all rows are kept, with the same weights.
 3. The sums divided by the sum of the sizes are the gradients that are clipped, pushed and applied.
    If the loss is a mean, that is the gradient of one batch k times as large. The loss is the mean
    too.
@@ -30,6 +29,7 @@ from tf1ps.graph import (
   consumers_of,
   cpu_of,
   descendants,
+  make_gate,
   ops_of,
   predecessors_in_order,
   task_of_device,
@@ -76,11 +76,11 @@ class Accumulated:
     """
     if isinstance(batches, bool) or int(batches) != batches or batches < 1:
       raise ValueError("batches must be a number, 1 or more, got %r" % (batches,))
-    self._worker = loss.device
+    self._worker, self._batches = loss.device, int(batches)
     with loss.graph.as_default(), tf.control_dependencies(None), tf.device(self._worker):
       batch_size = tf.convert_to_tensor(batch_size)
     grads_and_vars = list(grads_and_vars)  # it may be a zip
-    one = dict(gradients=[gradient for gradient, _ in grads_and_vars], loss=loss, size=batch_size,
+    batch = dict(gradients=[gradient for gradient, _ in grads_and_vars], loss=loss, size=batch_size,
                of_batches=list(of_batches))
     with loss.graph.as_default(), tf.control_dependencies(None), tf.name_scope("accumulated"), \
         tf.device(None), tf.device(self._worker):
@@ -89,10 +89,11 @@ class Accumulated:
           key_dtype=tf.int64, value_dtype=tf.int64,
           shared_name="tf1ps.batches_of_step:" + uuid.uuid4().hex)
       self._key = tf.zeros([], tf.int64)
-      sums = [_make_sum(gradient) for gradient in one["gradients"]]
+      self._end: tf.Tensor
+      sums = [_make_sum(gradient) for gradient in batch["gradients"]]
       loss_sum = _Sum(loss.dtype, [])
       size_sum = _Sum(tf.int64, [])
-      steps = self._add_up(one, int(batches), sums + [loss_sum, size_sum])
+      steps = self._add_up(batch, self._batches, sums + [loss_sum, size_sum])
       self.of_batches = [list(each) for each in zip(*[step["of_batches"] for step in steps])]
       with tf.control_dependencies([self._end]):
         size = size_sum.read()
@@ -118,27 +119,28 @@ class Accumulated:
       # Operations before the sums have run already, or belong to no batch.
       before = _ops_before(Subgraph(wanted).ops, self._drawn, self._end.op)
       with tf.device(self._worker):
-        nothing = tf.constant(0, name="nothing_before")
+        nothing = make_gate("nothing_before")
         pending = tf.raw_ops.LookupTableFindV2(
           table_handle=self._count, keys=self._key, default_value=self._key)
       copy = Subgraph(wanted, without=before).copy(
-        "remainder", replace=SubgraphCopy({op.name: nothing.op for op in before}, {}))
-    found = copy.of(wanted)
+        "remainder", self._batches,  # a number of its own: it draws other random numbers
+        replace=SubgraphCopy({op.name: nothing.op for op in before}, {}))
+    copied = copy.of(wanted)
     return AccumulatedRemainder(
-      pending, found["op"], found["loss"], found["size"], found["fetches"])
+      pending, copied["op"], copied["loss"], copied["size"], copied["fetches"])
 
-  def _add_up(self, one, batches, sums) -> List[dict]:
+  def _add_up(self, batch, batches, sums) -> List[dict]:
     """Builds the copies; returns the tensors of each batch."""
-    chain = StepChain(one, self._worker)
+    chain = StepChain(batch, self._worker)
     if batches > 1:
       chain.check_draws()
     drawing, below = chain.drawn()
-    subgraph = Subgraph(one, without=[op for op in chain.ops if op not in below])
+    subgraph = Subgraph(batch, without=[op for op in chain.ops if op not in below])
     self._drawn = drawing
     steps = []
     for number in range(batches):
-      step = one if number == 0 else subgraph.copy("batch_%d" % number, number, waits={
-        op.name: [self._end] for op in drawing}).of(one)
+      step = batch if number == 0 else subgraph.copy("batch_%d" % number, number, waits={
+        op.name: [self._end] for op in drawing}).of(batch)
       steps.append(step)
       with tf.control_dependencies([step["loss"]]):  # a constant size counts when its batch does
         size = tf.identity(tf.cast(step["size"], tf.int64))
@@ -149,7 +151,7 @@ class Accumulated:
         added.append(sums[-1].add(size, None, is_first=number == 0))
       with tf.control_dependencies(added):
         with tf.control_dependencies([self._put(number + 1)]):
-          self._end = tf.constant(0, name="added_%d" % number)
+          self._end = make_gate("added_%d" % number)
     return steps
 
   def _put(self, batches):
@@ -166,25 +168,25 @@ def _ops_before(ops: List[tf.Operation], begins: List[tf.Operation],
   needs a value that was computed from `begins`.
   """
   after = descendants([end], consumers_of(ops, predecessors_in_order))
-  found = descendants(begins, consumers_of(ops, predecessors_in_order)) - after
+  before = descendants(begins, consumers_of(ops, predecessors_in_order)) - after
   computed = descendants(begins, consumers_of(ops, _inputs_in_order)) - after
-  waiting = [op for op in ops if op not in found and op is not end]
+  waiting = [op for op in ops if op not in before and op is not end]
   while waiting:
     op = waiting.pop()
     for needed in [tensor.op for tensor in op.inputs]:
-      if needed in found and needed in computed:
+      if needed in before and needed in computed:
         raise ValueError(
           "%s needs %s of the first batch, which is not available if the data end within a step. "
           "Compute it from the gradients of all batches" % (op.name, needed.name))
-      if needed in found:
-        found.remove(needed)
+      if needed in before:
+        before.remove(needed)
         waiting.append(needed)
-  return [op for op in ops if op is end or op in found]
+  return [op for op in ops if op is end or op in before]
 
 
 def _inputs_in_order(op):
   inputs = {tensor.op for tensor in op.inputs}
-  return [one for one in predecessors_in_order(op) if one in inputs]
+  return [before for before in predecessors_in_order(op) if before in inputs]
 
 
 def _make_sum(gradient):

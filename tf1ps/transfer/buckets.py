@@ -1,7 +1,7 @@
-"""Sends gradients to the ps: small ones concatenated in buckets, float32 ones narrowed.
+"""Sends gradients to the ps: small gradients concatenated in buckets, float32 gradients narrowed.
 
-A bucket travels as one: the dense gradients of several small variables of one ps, or the gradient
-of one variable alone, dense or sparse. In this order:
+A bucket travels as one message: the dense gradients of several small variables of a ps, or the
+gradient of a single variable, dense or sparse. In this order:
 
 1. `make_buckets` divides the gradients (flat_buffers.py has the rules).
 2. `Bucket.send` concatenates its gradients on the worker, narrows them (wire.py), sends them, and
@@ -15,20 +15,20 @@ arrived tensor of each bucket on the ps, and unpack it later.
 from __future__ import annotations
 
 import hashlib
-from typing import List, Sequence, Tuple, Union
+from typing import Any, Dict, List, Tuple, Union
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.graph import cpu_of, task_of_device, task_of_op
 from tf1ps.transfer import flat_buffers, wire
-from tf1ps.transfer.choices import DEFAULT_PACK_BYTES
+from tf1ps.transfer.wire_options import DEFAULT_PACK_BYTES
 
 Gradient = Union[tf.Tensor, tf.IndexedSlices]
 GradsAndVars = List[Tuple[Gradient, tf.Variable]]
 
 
 class Bucket:
-  """Gradients that travel as one.
+  """Gradients that travel as one message.
 
   Attributes:
     variables: the variables of the gradients.
@@ -52,11 +52,12 @@ class Bucket:
         [] if is_flat else first.shape.as_list()[1:]))
     names = [variable.op.name for variable in self.variables]
     self.name = names[0] if len(names) == 1 else "%s+%d:%s" % (
-      names[0], len(names) - 1, _digest(names))
+      names[0], len(names) - 1,
+      hashlib.sha256(",".join(names).encode("utf-8")).hexdigest()[:12])
 
   @property
   def gradient(self) -> Gradient:
-    """The first gradient, dense or sparse like the arrived one, with the same types."""
+    """The first gradient, dense or sparse like the arrived gradient, with the same types."""
     return self._gradients[0]
 
   @property
@@ -97,18 +98,18 @@ class Bucket:
     sizes = () if is_sparse else [shape.num_elements() for shape in self._shapes]
     with _on(source):
       sent = wire.narrow(
-        tensor, self._wire_dtype, ["the gradient of " + one.op.name for one in self.variables],
-        sizes)
+        tensor, self._wire_dtype,
+        ["the gradient of " + variable.op.name for variable in self.variables], sizes)
     if sent[0] is tensor and len(self._gradients) == 1:
       return tensor
     with _on(target):
-      return wire.widen([tf.identity(one) for one in sent], tensor.dtype, self._wire_dtype,
+      return wire.widen([tf.identity(part) for part in sent], tensor.dtype, self._wire_dtype,
                         tensor.shape, sizes)
 
 
 def make_buckets(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_BYTES,
                  wire_dtype: str = "float32", from_anywhere: bool = False) -> List[Bucket]:
-  """Divides gradients into buckets; each gradient is in one of them.
+  """Divides gradients into buckets; each gradient is in one bucket.
 
   Args:
     grads_and_vars: pairs of a gradient and its variable; pairs without a gradient are skipped.
@@ -123,7 +124,7 @@ def make_buckets(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_BY
   flat_buffers.check_pack_bytes(pack_bytes)
   wire.check_wire_dtype(wire_dtype)
   pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
-  by_route = {}
+  by_route: Dict[tuple, List[Any]] = {}
   for index, (gradient, variable) in enumerate(pairs):
     if _may_be_packed(gradient, variable, from_anywhere):
       source = "" if from_anywhere else task_of_op(gradient.op)
@@ -138,7 +139,7 @@ def make_buckets(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_BY
   packed = {variable.op.name for _, bucket in buckets for variable in bucket.variables}
   buckets += [(index, Bucket([pair], False, wire_dtype)) for index, pair in enumerate(pairs)
               if pair[1].op.name not in packed]
-  return [bucket for _, bucket in sorted(buckets, key=lambda one: one[0])]
+  return [bucket for _, bucket in sorted(buckets, key=lambda item: item[0])]
 
 
 def pack_gradients(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_BYTES,
@@ -164,10 +165,6 @@ def _may_be_packed(gradient, variable, from_anywhere) -> bool:
   target = task_of_device(variable.device)
   return bool(target) and gradient.dtype.is_floating and (
     from_anywhere or task_of_op(gradient.op) not in ("", target))
-
-
-def _digest(names: Sequence[str]) -> str:
-  return hashlib.sha256(",".join(names).encode("utf-8")).hexdigest()[:12]
 
 
 def _on(task):

@@ -5,8 +5,8 @@ The table is a variable [rows, width] on one ps, or a partitioned variable with 
 
 `embedding_lookup` is TensorFlow's: each ps gathers its rows, and [ids, width] travels; the
 gradients travel back likewise. With unique=True a row travels once for all equal ids: the worker
-finds the different ids, and sums the gradients of equal ones. If rows travel as a narrower type,
-the lookup is one of bags of one id each.
+finds the different ids, and sums the gradients of equal ids. If rows travel as a narrower type,
+the lookup is that of bags of a single id each.
 
 `embedding_lookup_sparse` looks up bags like TensorFlow's: each example has some ids, and gets the
 sum or mean of their rows. For each batch, in this order:
@@ -28,7 +28,7 @@ Sums and gradients may travel as a narrower type (wire.py).
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import Any, Dict, List, Optional, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -36,7 +36,7 @@ from tf1ps.placement import TablePart, parts_of_table
 from tf1ps.transfer import wire
 
 COMBINERS = ("mean", "sum", "sqrtn")
-_ROWS = 2 ** 31  # an index of a larger table is no int32
+_ROWS = 2 ** 31  # an index of a larger table does not fit into int32
 _GRADIENTS = {
   "GatherV2": "Tf1psGatherHere",
   "ResourceGather": "Tf1psResourceGatherHere",
@@ -49,8 +49,8 @@ _NARROW = "Tf1psNarrow"
 _SPREAD = "Tf1psAddEqual"
 
 
-def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = None,
-                     wire_dtype: Optional[str] = None) -> tf.Tensor:
+def embedding_lookup(params: Any, ids: tf.Tensor, unique: bool = False,
+                     name: Optional[str] = None, wire_dtype: Optional[str] = None) -> tf.Tensor:
   """Looks up rows, as `tf.nn.embedding_lookup` does with the strategy that fits the partition.
 
   Args:
@@ -66,7 +66,7 @@ def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = No
     A tensor [shape of ids] + [width].
 
   Raises:
-    TypeError: if `params` is no table (see `parts_of_table`) or `ids` are not int32 or int64.
+    TypeError: if `params` is not a table (see `parts_of_table`) or `ids` are not int32 or int64.
     ValueError: see `parts_of_table`; if `wire_dtype` is unknown, or narrows a table of 2 ** 31 rows
       or more.
   """
@@ -83,8 +83,10 @@ def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = No
     return _shaped(spread, ids, params)
 
 
-def embedding_lookup_sparse(params, sp_ids, sp_weights=None, *, combiner: str = "mean",
-                            padding_id: Optional[int] = None, wire_dtype: Optional[str] = None,
+def embedding_lookup_sparse(params: Any, sp_ids: Union[tf.SparseTensor, tf.Tensor],
+                            sp_weights: Union[tf.SparseTensor, tf.Tensor, None] = None, *,
+                            combiner: str = "mean", padding_id: Optional[int] = None,
+                            wire_dtype: Optional[str] = None,
                             name: Optional[str] = None) -> tf.Tensor:
   """Looks up the combined rows of each bag of ids. Each ps sums its own rows.
 
@@ -102,8 +104,8 @@ def embedding_lookup_sparse(params, sp_ids, sp_weights=None, *, combiner: str = 
     A tensor [batch, width], also if the last bags are empty. An empty bag is 0.
 
   Raises:
-    TypeError: if `params` is no table (see `parts_of_table`), or ids or weights have a wrong type.
-    ValueError: see `parts_of_table`; if the table is no matrix, or arguments do not match.
+    TypeError: if `params` is not a table (see `parts_of_table`); ids or weights have a wrong type.
+    ValueError: see `parts_of_table`; if the table is not a matrix, or arguments do not match.
   """
   if combiner not in COMBINERS:
     raise ValueError("combiner must be one of %s, got %r" % (", ".join(COMBINERS), combiner))
@@ -148,8 +150,8 @@ def _rows(params, parts: List[TablePart], ids: tf.Tensor, wire_dtype: str) -> tf
       bags = tf.range(size)
     rows.append(_sum_rows(own, own_indices, bags, size, None, wire_dtype, "rows"))
     own_places.append(own_place)
-  found = rows[0] if len(rows) == 1 else tf.dynamic_stitch(own_places, rows)
-  return _shaped(found, ids, params)
+  all_rows = rows[0] if len(rows) == 1 else tf.dynamic_stitch(own_places, rows)
+  return _shaped(all_rows, ids, params)
 
 
 def _shaped(rows: tf.Tensor, ids: tf.Tensor, params) -> tf.Tensor:
@@ -292,7 +294,7 @@ def _divide(tensors: List[Optional[tf.Tensor]], place: tf.Tensor, count: int) ->
 
 def _devices_of(parts: List[TablePart]) -> List[List[TablePart]]:
   """Returns a list for each device with its parts, in order."""
-  _by_device = {}
+  _by_device: Dict[str, List[TablePart]] = {}
   for part in parts:
     _by_device.setdefault(part.variable.device, []).append(part)
   return list(_by_device.values())

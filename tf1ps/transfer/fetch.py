@@ -1,6 +1,6 @@
 """Fetches the values of variables from the ps to a worker in few messages.
 
-A model that was built under a device setter reads each variable separately, by one message each.
+A model that was built under a device setter reads each variable separately, by a message each.
 `fetch_variables` changes that in the finished graph, in this order:
 
 1. It finds the reads whose values travel: a read of the variable on its ps, and operations on
@@ -16,7 +16,7 @@ with respect to the variables.
 These reads are left alone: reads that wait for something (a control input shows that the order
 matters), reads in loops and branches, gathers, reads that the initializer of a variable needs (the
 other variables may have no values yet), values that are not floating point numbers, and values that
-travel to a task that has variables itself, such as Adam's powers from one ps to the next. Only
+travel to a task that has variables itself, such as Adam's powers from a ps to the next. Only
 variables that nothing but an optimizer updates are narrowed: a variable that the model assigns to,
 such as a moving average, would be rounded again in each step. A variable with several reads in a
 step travels once. Call it before a session runs the graph.
@@ -24,14 +24,21 @@ step travels once. Call it before a session runs the graph.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import replace_input
-from tf1ps.graph import VARIABLE_OPS, cpu_of, needed_ops, source_op, task_of_device, task_of_op
+from tf1ps.graph import (
+  VARIABLE_OPS,
+  cpu_of,
+  needed_ops,
+  source_op,
+  stand_in,
+  task_of_device,
+  task_of_op,
+)
 from tf1ps.transfer import flat_buffers, local_copies, wire
-from tf1ps.transfer.choices import DEFAULT_PACK_BYTES
+from tf1ps.transfer.wire_options import DEFAULT_PACK_BYTES
 
 _READS = frozenset(["ReadVariableOp", "Identity"])
 _ASSIGNS = frozenset(["Assign", "AssignVariableOp"])
@@ -39,16 +46,16 @@ _RESHAPES = frozenset(["Identity", "Reshape"])
 
 
 class Read(NamedTuple):
-  """A variable's value that a task takes."""
+  """A value that another task takes, such as a variable's."""
 
-  variable: str  # the name of the variable's operation
-  value: tf.Tensor  # on the ps
+  name: str  # of the variable's operation
+  value: tf.Tensor  # on the task that has it
   aliases: Tuple[tf.Tensor, ...]  # all reads of the variable that the task takes
   consumers: Tuple[tf.Operation, ...]  # the operations on the task that take them
 
 
 class Arrival(NamedTuple):
-  """Values of variables that travel as one."""
+  """Values of variables that travel as one message."""
 
   source: str  # the task that has the variables
   target: str  # the task that takes their values
@@ -60,7 +67,8 @@ class Arrival(NamedTuple):
 
 def fetch_variables(
     pack_bytes: int = DEFAULT_PACK_BYTES, wire_dtype: str = "float32", worker: str = "",
-    hold: Optional[Callable[[List[tf.Tensor]], List[tf.Tensor]]] = None) -> List[Arrival]:
+    hold: Optional[Callable[[List[tf.Tensor]], List[tf.Tensor]]] = None,
+    uses: Optional[Callable[[tf.Operation], int]] = None) -> List[Arrival]:
   """Makes small variables of the default graph travel together; returns the new arrivals.
 
   Args:
@@ -70,6 +78,8 @@ def fetch_variables(
     worker: the task of operations without a device; "": such operations are left alone.
     hold: called with the tensors that arrive on a task; returns the tensors that replace them. With
       it, variables that travel alone and unchanged pass through it too.
+    uses: returns the uses of an operation's result, a bit for each, or 0 for an operation that
+      keeps its own read. Variables travel together only if their values have the same uses.
 
   Raises:
     ValueError: if an argument is out of its range.
@@ -77,11 +87,10 @@ def fetch_variables(
   flat_buffers.check_pack_bytes(pack_bytes)
   wire.check_wire_dtype(wire_dtype)
   arrivals = []
-  for (source, target, dtype, may_narrow), reads in sorted(
-      _reads_by_route(worker).items(), key=lambda item: str(item[0])):
+  for (source, target, dtype, may_narrow, _), reads in sorted(
+      _reads_by_route(worker, uses).items(), key=lambda item: str(item[0][:4])):
     own_wire = wire.value_wire_dtype(wire_dtype) if may_narrow else "float32"
-    shapes = [read.value.shape.as_list() for read in reads]
-    groups = flat_buffers.make_groups(shapes, dtype.size, pack_bytes)
+    groups = _groups_of(reads, pack_bytes)
     packed = {index for group in groups for index in group.members}
     groups += [
       flat_buffers.Group((index,), False) for index in range(len(reads)) if index not in packed
@@ -91,9 +100,11 @@ def fetch_variables(
       tensors = _send(own, group.is_flat, source, target, own_wire)
       arrivals.append(Arrival(source, target, tensors, own, group.is_flat, own_wire))
   used = {tensor.name: tensor for arrival in arrivals for tensor in arrival.tensors}
-  for target in sorted({arrival.target for arrival in arrivals} if hold is not None else ()):
-    own = [tensor for arrival in arrivals if arrival.target == target for tensor in arrival.tensors]
-    used.update({before.name: now for before, now in zip(own, hold(own))})
+  if hold is not None:
+    for target in sorted({arrival.target for arrival in arrivals}):
+      held = [
+        tensor for arrival in arrivals if arrival.target == target for tensor in arrival.tensors]
+      used.update({before.name: now for before, now in zip(held, hold(held))})
   values: Dict[str, Dict[str, Optional[tf.Tensor]]] = {}
   for arrival in arrivals:
     arrived = values.setdefault(arrival.target, {})
@@ -101,8 +112,25 @@ def fetch_variables(
     for tensor in arrival.tensors:  # the buffer is computed on the ps
       arrived[tensor.op.inputs[0].name] = None
   for target, arrived in values.items():
-    local_copies.compute_on(target, arrived, _initializing_ops())
+    local_copies.compute_on(target, arrived, initializing_ops())
   return arrivals
+
+
+def send_together(source: str, target: str, moved: Sequence[Read],
+                  pack_bytes: int) -> List[Arrival]:
+  """Makes small values that go from a task to another travel together; returns the arrivals."""
+  arrivals = []
+  for group in _groups_of(moved, pack_bytes):
+    own = tuple(moved[index] for index in group.members)
+    tensors = _send(own, group.is_flat, source, target, "float32")
+    arrivals.append(Arrival(source, target, tensors, own, group.is_flat, "float32"))
+    _hand_out(arrivals[-1], tensors)
+  return arrivals
+
+
+def _groups_of(reads: Sequence[Read], pack_bytes: int) -> List[flat_buffers.Group]:
+  return flat_buffers.make_groups(
+    [read.value.shape.as_list() for read in reads], reads[0].value.dtype.size, pack_bytes)
 
 
 def _send(reads: Sequence[Read], is_flat: bool, source: str, target: str,
@@ -111,8 +139,8 @@ def _send(reads: Sequence[Read], is_flat: bool, source: str, target: str,
   values, shapes = [read.value for read in reads], [read.value.shape for read in reads]
   with tf.control_dependencies(None), tf.name_scope("fetch"):
     with _on(source):
-      one = flat_buffers.concat(values, shapes, is_flat) if len(values) > 1 else values[0]
-      sent = wire.narrow(one, wire_dtype, [read.variable for read in reads],
+      packed = flat_buffers.concat(values, shapes, is_flat) if len(values) > 1 else values[0]
+      sent = wire.narrow(packed, wire_dtype, [read.name for read in reads],
                          [shape.num_elements() for shape in shapes])
     with _on(target):
       return tuple(tf.identity(tensor, name="arrived") for tensor in sent)
@@ -129,38 +157,41 @@ def _hand_out(arrival: Arrival, tensors: Sequence[tf.Tensor]) -> Dict[str, tf.Te
   for read, value in zip(reads, values):
     value.set_shape(read.value.shape)
     for alias in read.aliases:
-      replace_input(alias, value, read.consumers)
+      stand_in(alias, value, read.consumers)
       parts[alias.name] = value
   return parts
 
 
-def _reads_by_route(worker: str) -> dict:
-  """Finds the reads by (ps, receiving task, dtype, whether they may be narrowed), in order."""
-  initializing = _initializing_ops()
-  keepers = {task_of_device(variable.device) for variable in tf.global_variables()}
+def _reads_by_route(worker: str, uses) -> dict:
+  """Finds the reads by (ps, receiving task, dtype, whether they may be narrowed, uses)."""
+  initializing = initializing_ops()
+  homes = {task_of_device(variable.device) for variable in tf.global_variables()} - {worker}
   narrow = {variable.op.name for variable in tf.trainable_variables() if not _is_assigned(variable)}
-  found = {}
+  by_route: Dict[Any, Any] = {}
   for op in tf.get_default_graph().get_operations():
     if op.type not in VARIABLE_OPS:
       continue
     source = task_of_device(op.device)
     if not source:
       continue
-    reads = [one.outputs[0] for one in op.outputs[0].consumers() if _is_free_read(one)]
-    targets = {}
+    reads = [reader.outputs[0] for reader in op.outputs[0].consumers() if _is_free_read(reader)]
+    targets: Dict[str, List[tf.Operation]] = {}
     for value in reads:
       for consumer in value.consumers():
         target = _task_of(consumer) or worker
-        if (target and target != source and target not in keepers
-            and consumer not in initializing):
+        if (target and target != source and target not in homes
+            and consumer not in initializing and (uses is None or uses(consumer))):
           targets.setdefault(target, []).append(consumer)
-    for target, consumers in sorted(targets.items()):
-      consumers = tuple(dict.fromkeys(consumers))
+    for target, takers in sorted(targets.items()):
+      consumers = tuple(dict.fromkeys(takers))
       # Colocated gradients or summaries may take another read than the model does.
       used = tuple(value for value in reads if set(value.consumers()) & set(consumers))
-      found.setdefault((source, target, used[0].dtype, op.name in narrow), []).append(
+      use = 0
+      for consumer in consumers if uses is not None else ():
+        use |= uses(consumer)
+      by_route.setdefault((source, target, used[0].dtype, op.name in narrow, use), []).append(
         Read(op.name, _value_on(source, op, used[0]), used, consumers))
-  return found
+  return by_route
 
 
 def _task_of(op) -> str:
@@ -168,10 +199,10 @@ def _task_of(op) -> str:
 
   TensorFlow makes such a copy for `caching_device="/cpu:0"`.
   """
-  found = {task_of_op(op)}
-  if found == {""} and op.type == "Identity":
-    found = {task_of_op(consumer) for consumer in op.outputs[0].consumers()} - {""}
-  return found.pop() if len(found) == 1 else ""
+  tasks = {task_of_op(op)}
+  if tasks == {""} and op.type == "Identity":
+    tasks = {task_of_op(consumer) for consumer in op.outputs[0].consumers()} - {""}
+  return tasks.pop() if len(tasks) == 1 else ""
 
 
 def _value_on(source, variable, read: tf.Tensor) -> tf.Tensor:
@@ -182,7 +213,7 @@ def _value_on(source, variable, read: tf.Tensor) -> tf.Tensor:
     return tf.identity(variable.outputs[0], name="fetch/read")
 
 
-def _initializing_ops() -> Set[tf.Operation]:
+def initializing_ops() -> Set[tf.Operation]:
   """Finds the operations that the initializers of variables need."""
   return set(needed_ops(
     [variable.initializer for variable in tf.global_variables() + tf.local_variables()]))

@@ -1,7 +1,7 @@
 """Decides which small tensors travel as one message, and concatenates and splits them.
 
 A message costs about 0.2 ms of CPU on both ends together, whatever its size. Concatenation costs a
-copy, and an operation or two per tensor. Tensors of one dtype that go from one task to one other
+copy, and an operation or two per tensor. Tensors of one dtype that go from a task to another
 task are grouped by these rules:
 
 1. A tensor of `pack_bytes` or more travels alone: its copy would cost more than its message.
@@ -9,7 +9,7 @@ task are grouped by these rules:
    which needs no operation per tensor.
 3. The other tensors are flattened and concatenated.
 4. A group above `MESSAGE_BYTES` becomes several of about equal size, in the order of the tensors.
-   The model computes with the first ones while the next ones travel.
+   The model computes with the first values while the next values travel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MANY = 32  # tensors for which a message of their own costs less than flattenin
 
 
 class Group(NamedTuple):
-  """Tensors that travel as one."""
+  """Tensors that travel as one message."""
 
   members: Tuple[int, ...]  # the indices of the tensors, in order
   is_flat: bool  # whether each is flattened before the concatenation
@@ -81,7 +81,7 @@ def split(buffer: tf.Tensor, shapes: Sequence[tf.TensorShape], is_flat: bool) ->
 
 
 def _divide(members, sizes, is_flat) -> List[Group]:
-  """Makes one group, or several of about equal bytes."""
+  """Makes a group, or several groups of about equal bytes."""
   total = sum(sizes[index] for index in members)
   count = max(1, -(-total // MESSAGE_BYTES))
   parts = [[] for _ in range(count)]

@@ -15,7 +15,7 @@ The formulas are those of "Adam: A Method for Stochastic Optimization" (Kingma a
 TensorFlow's documentation of AdamOptimizer gives them. t counts all updates, not those of the row.
 
 This is another algorithm than Adam: a row outside the batch keeps its moments and its value, while
-Adam decays its moments and moves the row by the rest of them. So one gradient moves a rare row
+Adam decays its moments and moves the row by the rest of them. So a gradient moves a rare row
 further than with Adam's decayed second moment, and old gradients do not move it at all. Dense
 gradients are updated exactly as by Adam.
 """
@@ -63,5 +63,4 @@ class LazyAdamOptimizer(tf.train.AdamOptimizer):
     return tf.group(*updates)
 
   def _scatter(self, scatter, variable, indices, rows):
-    """Scatters rows of a ref or a resource variable; returns the operation."""
     return scatter(variable, indices, rows, use_locking=self._use_locking).op

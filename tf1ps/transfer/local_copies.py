@@ -12,12 +12,11 @@ Two kinds of messages are not needed:
 
 from __future__ import annotations
 
-from typing import Container, Dict, Optional
+from typing import Container, Dict, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import replace_input
-from tf1ps.graph import Subgraph, cpu_of, is_control_flow, needed_ops, task_of_op
+from tf1ps.graph import Subgraph, cpu_of, is_control_flow, needed_ops, stand_in, task_of_op
 
 _SMALL = 64  # elements
 
@@ -27,28 +26,29 @@ def keep_constants_local() -> int:
 
   A constant may wait for operations, and in a branch or a loop it always does. Its consumers wait
   only through it. So a copy waits for the same operations, if they are on its own task. Else it
-  waits for one of the constants that wait for them: that is one message for all such copies.
+  waits for a constant that waits for them: that is one message for all such copies.
 
   Call it before a session runs the graph.
   """
-  found = {}
+  constants: Dict[Tuple[str, bool], Dict[tf.Operation, List[tf.Operation]]] = {}
   for op in tf.get_default_graph().get_operations():
     home = task_of_op(op)
     if op.type == "Const" and home and _is_small(op.outputs[0]):
       for consumer in op.outputs[0].consumers():
         task = task_of_op(consumer)
         if task not in ("", home):
-          is_near = all(task_of_op(one) == task for one in op.control_inputs)
-          found.setdefault((task, is_near), {}).setdefault(op, []).append(consumer)
-  for (task, is_near), consumers in sorted(found.items()):
-    first, waits = {}, {}
+          is_near = all(task_of_op(before) == task for before in op.control_inputs)
+          constants.setdefault((task, is_near), {}).setdefault(op, []).append(consumer)
+  for (task, is_near), consumers in sorted(constants.items()):
+    first: Dict[frozenset, tf.Operation] = {}
+    waits = {}
     for op in () if is_near else consumers:
-      one = first.setdefault(frozenset(before.name for before in op.control_inputs), op)
-      waits[op.name] = [one.outputs[0]]
+      awaited = first.setdefault(frozenset(before.name for before in op.control_inputs), op)
+      waits[op.name] = [awaited.outputs[0]]
     copy = _copy_to(task, list(consumers), {}, waits, with_control_inputs=is_near)
     for op, own in consumers.items():
-      replace_input(op.outputs[0], copy.of(op.outputs[0]), own)
-  return sum(len(consumers) for consumers in found.values())
+      stand_in(op.outputs[0], copy.of(op.outputs[0]), own)
+  return sum(len(consumers) for consumers in constants.values())
 
 
 def compute_on(task: str, values: Dict[str, Optional[tf.Tensor]],
@@ -66,8 +66,8 @@ def compute_on(task: str, values: Dict[str, Optional[tf.Tensor]],
     if op.type == "Const" or task_of_op(op) not in sources:
       continue
     for tensor in op.outputs:
-      consumers = [one for one in tensor.consumers()
-                   if task_of_op(one) == task and one not in without]
+      consumers = [consumer for consumer in tensor.consumers()
+                   if task_of_op(consumer) == task and consumer not in without]
       if (consumers and tensor.name not in values and _is_small(tensor)
           and _can_move(op, values, can_move)):
         results.append((tensor, consumers))
@@ -76,7 +76,7 @@ def compute_on(task: str, values: Dict[str, Optional[tf.Tensor]],
                         [graph.get_tensor_by_name(name) for name in values])
     copy = _copy_to(task, needed, values)
     for tensor, consumers in results:
-      replace_input(tensor, copy.of(tensor), consumers)
+      stand_in(tensor, copy.of(tensor), consumers)
   return len(results)
 
 

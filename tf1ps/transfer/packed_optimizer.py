@@ -1,4 +1,4 @@
-"""Optimizers around other optimizers: a base class, and one that sends few messages.
+"""Optimizers around other optimizers: a base class, and an optimizer that sends few messages.
 
     optimizer = PackedOptimizer(tf.train.AdamOptimizer(0.01))
     train_op = optimizer.minimize(loss, global_step)
@@ -11,10 +11,12 @@ synchronous updates `tf1ps.SyncReplicasOptimizer` takes the same two keywords.
 
 from __future__ import annotations
 
+from typing import Any, Iterable, List, Optional
+
 import tensorflow.compat.v1 as tf
 
 from tf1ps.transfer import buckets, fetch, flat_buffers, local_copies, wire
-from tf1ps.transfer.choices import DEFAULT_PACK_BYTES
+from tf1ps.transfer.wire_options import DEFAULT_PACK_BYTES
 
 
 def apply_and_count(optimizer: tf.train.Optimizer, grads_and_vars, global_step=None,
@@ -31,7 +33,7 @@ def apply_and_count(optimizer: tf.train.Optimizer, grads_and_vars, global_step=N
   if global_step is None:
     return optimizer.apply_gradients(grads_and_vars, name=name)
   # In a branch, the operations of the optimizer take another tensor for the variable. The value
-  # that is read there shows which one.
+  # that is read there shows which.
   handle = global_step.read_value()
   while handle.op.type in ("Identity", "ReadVariableOp"):
     handle = handle.op.inputs[0]
@@ -54,19 +56,19 @@ class WrappingOptimizer(tf.train.Optimizer):
     super().__init__(use_locking, name)
     self._opt = opt
 
-  def compute_gradients(self, loss, *args, **kwargs):
+  def compute_gradients(self, loss: tf.Tensor, *args: Any, **kwargs: Any) -> List[tuple]:
     """Computes gradients like the inner optimizer."""
     return self._opt.compute_gradients(loss, *args, **kwargs)
 
-  def get_slot(self, *args, **kwargs):
+  def get_slot(self, *args: Any, **kwargs: Any) -> Optional[tf.Variable]:
     """Returns a slot of the inner optimizer."""
     return self._opt.get_slot(*args, **kwargs)
 
-  def get_slot_names(self, *args, **kwargs):
+  def get_slot_names(self, *args: Any, **kwargs: Any) -> List[str]:
     """Returns the names of the inner optimizer's slots."""
     return self._opt.get_slot_names(*args, **kwargs)
 
-  def variables(self):
+  def variables(self) -> List[tf.Variable]:
     """Returns the inner optimizer's variables."""
     return self._opt.variables()
 
@@ -96,14 +98,16 @@ class PackedOptimizer(WrappingOptimizer):
     flat_buffers.check_pack_bytes(pack_bytes)
     wire.check_wire_dtype(wire_dtype)
     self._pack_bytes, self._wire_dtype = pack_bytes, wire_dtype
-    self.arrivals = []
+    self.arrivals: List[fetch.Arrival] = []
 
-  def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+  def apply_gradients(self, grads_and_vars: Iterable[tuple],
+                      global_step: Optional[tf.Variable] = None,
+                      name: Optional[str] = None) -> tf.Operation:
     """Sends gradients to the ps and applies them there like the inner optimizer.
 
     Call it once, when the whole model is built and before a session runs the graph.
     """
-    pairs = buckets.pack_gradients(grads_and_vars, self._pack_bytes, self._wire_dtype)
+    pairs = buckets.pack_gradients(list(grads_and_vars), self._pack_bytes, self._wire_dtype)
     train_op = apply_and_count(self._opt, pairs, global_step, name)
     self.arrivals = fetch.fetch_variables(self._pack_bytes, self._wire_dtype)
     local_copies.keep_constants_local()

@@ -6,9 +6,9 @@ step. In this order:
 
 1. When a session begins, the values of an earlier session are discarded, and the first values are
    fetched: by `PrefetchHook`, or by `start` in a loop without hooks.
-2. Each step takes the staged values and fetches the next ones (the train op of `with_put`).
+2. Each step takes the staged values and fetches the next values (the train op of `with_put`).
 
-Each gradient is one update older than without prefetch. Code that measures the age of gradients
+Each gradient is an update older than without prefetch. Code that measures the age of gradients
 stages the global step of their values too (`hold`). The staged graph can only train: evaluate in a
 graph of its own.
 """
@@ -30,7 +30,7 @@ def is_in(operations: Iterable[tf.Operation]) -> bool:
 
 
 class Prefetch:
-  """The staging areas of one worker's step."""
+  """The staging areas of a worker's step."""
 
   def __init__(self):
     """Creates it without staging areas."""
@@ -39,7 +39,7 @@ class Prefetch:
     self._clears: List[tf.Operation] = []
 
   def hold(self, tensors: List[tf.Tensor]) -> List[tf.Tensor]:
-    """Stages tensors of known shapes on the device of the first one.
+    """Stages tensors of known shapes on the device of the first tensor.
 
     Returns the tensors of the step before, as many, of the same types and shapes.
     """

@@ -6,7 +6,7 @@ computing  an operation runs on a worker
 pulling    a tensor of a ps travels to a worker, or a ps runs an operation that needs nothing of a
            worker: a read of a variable, the concat of a bucket
 pushing    a tensor of a worker travels to a ps or another worker, or a ps runs an operation that
-           needs one: the update
+           needs such a tensor: the update
 waiting    none of these: for a batch, for a queue, for other workers, for the messages that begin
            and end a run on each ps
 
@@ -24,12 +24,14 @@ from tf1ps.transfer.step_trace import Ran, Trace, on_one_clock
 from tf1ps.transfer.traffic import PS
 
 Spans = List[Tuple[float, float]]  # (start, end), in microseconds
-LARGE = 1 << 16  # bytes; a message below costs about as much as an empty one
+LARGE = 1 << 16  # bytes; a message below costs about as much as an empty message
 _RECEIVED = re.compile(r"_S\d+$")  # the name of what another task's operation made
 _BLOCKS = re.compile(r"Dequeue|Enqueue|GetNext|Barrier|TakeGradient|TakeMany|Unstage|^Stage$|"
                      r"Reader|PyFunc|Collective|Mutex|^_?(Host)?(Send|Recv)$")
-# A worker's own queues and iterators are its input. Python code may be anything.
+# A worker's own queues and iterators are its input, but for the messages of an all-reduce
+# (replication/collectives.py). Python code may be anything.
 _BATCH = re.compile(r"Dequeue|GetNext|Reader")
+_OF_PEERS = "peer_messages"
 
 
 class TimeShares(NamedTuple):
@@ -53,7 +55,7 @@ class TimeShares(NamedTuple):
     return ", ".join("%.0f %% %s" % (100 * share, name) for name, share in self.named())
 
 
-class Wait(NamedTuple):
+class Idle(NamedTuple):
   """A part of a run in which nothing ran or travelled."""
 
   op: Optional[Ran]  # the operation that blocked; None: the run waited for messages
@@ -64,7 +66,7 @@ class Wait(NamedTuple):
   def is_input(self) -> bool:
     """Whether it is for the worker's next batch."""
     return (self.op is not None and not self.op.task.startswith(PS)
-            and bool(_BATCH.search(self.op.type)))
+            and bool(_BATCH.search(self.op.type)) and _OF_PEERS not in self.op.name)
 
 
 def blocks(op: Ran) -> bool:
@@ -83,18 +85,18 @@ def phases(trace: Trace) -> Dict[str, Spans]:
       spans = (computing if not op.task.startswith(PS) else
                pushing if (op.task, op.name) in of_workers else pulling)
       spans.append((op.start, op.end))
-  for one in trace.transfers:
-    is_pull = one.source.startswith(PS) and not one.destination.startswith(PS)
-    (pulling if is_pull else pushing).append((one.sent, one.arrived))
+  for transfer in trace.transfers:
+    is_pull = transfer.source.startswith(PS) and not transfer.destination.startswith(PS)
+    (pulling if is_pull else pushing).append((transfer.sent, transfer.arrived))
   return dict(computing=computing, pulling=pulling, pushing=pushing)
 
 
 def waits(trace: Trace, began: Optional[float] = None, ended: Optional[float] = None
-          ) -> List[Wait]:
+          ) -> List[Idle]:
   """Returns the parts of a run in which nothing ran or travelled, in order.
 
-  If several operations block at once, a part belongs to the one that ends first: after it the run
-  goes on.
+  If several operations block at once, a part belongs to the operation that ends first: after it
+  the run goes on.
 
   Args:
     trace: the traced run, on one clock.
@@ -105,17 +107,17 @@ def waits(trace: Trace, began: Optional[float] = None, ended: Optional[float] = 
                first if began is None else min(began, first),
                last if ended is None else max(ended, last))
   blocking = sorted((op for op in trace.ops if blocks(op)), key=lambda op: op.end)
-  found: List[Wait] = []
+  parts: List[Idle] = []
   for start, end in gaps:
     cuts = sorted({start, end}.union(*(
       {moment for moment in (op.start, op.end) if start < moment < end} for op in blocking)))
     for left, right in zip(cuts, cuts[1:]):
       op = next((op for op in blocking if op.start <= left and op.end >= right), None)
-      if found and found[-1].op is op and found[-1].end == left:
-        found[-1] = found[-1]._replace(end=right)
+      if parts and parts[-1].op is op and parts[-1].end == left:
+        parts[-1] = parts[-1]._replace(end=right)
       else:
-        found.append(Wait(op, left, right))
-  return found
+        parts.append(Idle(op, left, right))
+  return parts
 
 
 def time_shares(trace: Trace, seconds: Optional[float] = None) -> TimeShares:
@@ -131,13 +133,14 @@ def time_shares(trace: Trace, seconds: Optional[float] = None) -> TimeShares:
   compute, pull, push = _one_by_one([by_phase[name] for name in (
     "computing", "pulling", "pushing")])
   _, large, small = _one_by_one([by_phase["computing"]] + [
-    [(one.sent, one.arrived) for one in trace.transfers if (one.bytes >= LARGE) == is_large]
+    [(transfer.sent, transfer.arrived) for transfer in trace.transfers
+     if (transfer.bytes >= LARGE) == is_large]
     for is_large in (True, False)])
   first, last = _limits(trace)
   whole = max(last - first, 1e6 * (seconds or 0.0), 1.0)
-  found = [one for one in waits(trace) if one.op is not None]
-  batch = sum(one.end - one.start for one in found if one.is_input)
-  blocked = sum(one.end - one.start for one in found) - batch
+  blocking = [wait for wait in waits(trace) if wait.op is not None]
+  batch = sum(wait.end - wait.start for wait in blocking if wait.is_input)
+  blocked = sum(wait.end - wait.start for wait in blocking) - batch
   compute, pull, push, large, small, batch, blocked = (
     part / whole for part in (compute, pull, push, large, small, batch, blocked))
   return TimeShares(pull, compute, push, max(0.0, 1.0 - pull - compute - push), 1e-6 * whole,
@@ -146,26 +149,26 @@ def time_shares(trace: Trace, seconds: Optional[float] = None) -> TimeShares:
 
 def _needing_workers(trace) -> set:
   """Returns {(task, name)} of the operations on ps that need something from a worker."""
-  from_workers = {(one.destination, one.name) for one in trace.transfers
-                  if not one.source.startswith(PS)}
+  from_workers = {(transfer.destination, transfer.name) for transfer in trace.transfers
+                  if not transfer.source.startswith(PS)}
   places: Dict[str, list] = {}
   for op in trace.ops:
     places.setdefault(op.name, []).append(op.task)
-  found: set = set()
+  needing: set = set()
   for op in sorted(trace.ops, key=lambda op: op.start):  # needed operations ran before
     for name in op.needs:
       here = (op.task, name)
       made = _RECEIVED.sub("", name)
-      if here in found or (made != name and ((op.task, made) in from_workers or any(
-          (task, made) in found for task in places.get(made, [])))):
-        found.add((op.task, op.name))
-  return found
+      if here in needing or (made != name and ((op.task, made) in from_workers or any(
+          (task, made) in needing for task in places.get(made, [])))):
+        needing.add((op.task, op.name))
+  return needing
 
 
 def _limits(trace):
   """Returns the start of the first operation or transfer, and the end of the last."""
-  spans = [(one.start, one.end) for one in trace.ops]
-  spans += [(one.sent, one.arrived) for one in trace.transfers]
+  spans = [(op.start, op.end) for op in trace.ops]
+  spans += [(transfer.sent, transfer.arrived) for transfer in trace.transfers]
   return min(start for start, _ in spans), max(end for _, end in spans)
 
 
@@ -181,13 +184,12 @@ def _one_by_one(groups) -> List[float]:
 
 
 def _gaps(spans, first, last) -> Spans:
-  """Returns the parts from `first` to `last` that no span covers."""
   edges = [first] + [edge for span in _union(spans) for edge in span] + [last]
   return [(start, end) for start, end in zip(edges[::2], edges[1::2]) if end > start]
 
 
 def _union(spans) -> Spans:
-  """Returns the spans in order, with overlapping ones merged."""
+  """Returns the spans in order, with overlapping spans merged."""
   merged: Spans = []
   for start, end in sorted(span for span in spans if span[1] > span[0]):
     if merged and start <= merged[-1][1]:

@@ -1,19 +1,19 @@
-"""Reads from one traced run the operations that ran and the messages that were sent.
+"""Reads from a traced run the operations that ran and the messages that were sent.
 
 `session.run(..., tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)` notes when each
-operation ran, on every task, and each tensor that one task got from another, with its bytes.
+operation ran, on every task, and each tensor that a task got from another, with its bytes.
 `sent_messages` makes a `StepTraffic` of it; step_time.py divides the time.
 
 TensorFlow notes both ends of a transfer by the clock of the receiver. The operations of a ps are
-noted by the clock of the ps, which is the worker's clock on one machine and another clock on
-another machine. If a tensor arrived before it was made by these clocks, `on_one_clock` corrects the
+noted by the clock of the ps, which is the worker's clock only on the worker's machine. If by these
+clocks a tensor arrived before it was made, `on_one_clock` corrects the
 ps's clock so that the fastest transfers in both directions take the same time.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Dict, List, NamedTuple
+from typing import Dict, List, NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -28,7 +28,7 @@ _CALL = re.compile(r" = (\w+)\((.*)\)$", re.DOTALL)
 
 
 class Transfer(NamedTuple):
-  """A tensor that one task got from another in a traced run; times in microseconds."""
+  """A tensor that a task got from another in a traced run; times in microseconds."""
 
   name: str  # the operation that made it
   bytes: int
@@ -76,9 +76,9 @@ def read_trace(metadata: tf.RunMetadata) -> Trace:
             task_of_device(label.group(2)), task_of_device(label.group(3)),
             start, start + node.all_end_rel_micros))
       elif node.node_name != "_SOURCE":
-        ops.append(Ran(node.node_name, *_call(node.timeline_label), task,
-                       start + node.op_start_rel_micros, start + node.op_end_rel_micros,
-                       device.device.rpartition("/device:")[2]))
+        kind, needs = _call(node.timeline_label)
+        ops.append(Ran(node.node_name, kind, needs, task, start + node.op_start_rel_micros,
+                       start + node.op_end_rel_micros, device.device.rpartition("/device:")[2]))
   return Trace(transfers, ops)
 
 
@@ -90,26 +90,27 @@ def sent_messages(trace: Trace, steps: int = 1) -> traffic.StepTraffic:
   fetched from a ps.
   """
   return traffic.StepTraffic([
-    traffic.Message(one.name if one.bytes else "^" + one.name, one.source, one.destination,
-                    one.bytes, traffic.RUN) for one in trace.transfers], steps)
+    traffic.Message(sent.name if sent.bytes else "^" + sent.name, sent.source, sent.destination,
+                    sent.bytes, traffic.RUN) for sent in trace.transfers], steps)
 
 
-def _call(label):
+def _call(label: str) -> Tuple[str, List[str]]:
   """Returns (type, names of inputs) of "name = Type(input:1, ^other)"."""
-  found = _CALL.search(label)
-  if found is None:
+  call = _CALL.search(label)
+  if call is None:
     return "", []
-  return found.group(1), [name.strip().lstrip("^").split(":")[0]
-                          for name in found.group(2).split(",") if name.strip()]
+  return call.group(1), [name.strip().lstrip("^").split(":")[0]
+                          for name in call.group(2).split(",") if name.strip()]
 
 
 def on_one_clock(trace: Trace) -> Trace:
   """Corrects the clock of each ps by a worker's clock, if its times are impossible."""
   ends = {(op.task, op.name): op.end for op in trace.ops}
   ways: Dict[tuple, float] = {}  # the shortest transfer by (source, destination)
-  for one in trace.transfers:
-    if (one.source, one.name) in ends:
-      way, took = (one.source, one.destination), one.arrived - ends[one.source, one.name]
+  for transfer in trace.transfers:
+    if (transfer.source, transfer.name) in ends:
+      way = transfer.source, transfer.destination
+      took = transfer.arrived - ends[transfer.source, transfer.name]
       ways[way] = min(took, ways.get(way, took))
   ahead: Dict[str, float] = {}
   for (source, destination), down in ways.items():
@@ -120,8 +121,8 @@ def on_one_clock(trace: Trace) -> Trace:
       elif min(down, up) < 0:
         ahead[source] = (down - up) / 2
 
-  def moved(one, task, *names):
-    return one._replace(**{name: getattr(one, name) + ahead.get(task, 0.0) for name in names})
+  def moved(event, task, *names):
+    return event._replace(**{name: getattr(event, name) + ahead.get(task, 0.0) for name in names})
 
-  return Trace([moved(one, one.destination, "sent", "arrived") for one in trace.transfers],
+  return Trace([moved(sent, sent.destination, "sent", "arrived") for sent in trace.transfers],
                [moved(op, op.task, "start", "end") for op in trace.ops])

@@ -25,18 +25,19 @@ iteration, and TensorFlow's optimizer adds or removes signals.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.graph import LOCAL_CPU, OpDevices, needed_ops, task_of_device
+from tf1ps.transfer.wire_options import format_bytes
 
 PS = "/job:ps/"  # the beginning of the names of ps tasks
 SHAPE, BATCH, RUN, UNKNOWN = "shape", "batch", "run", ""
 
 
 class Message(NamedTuple):
-  """A tensor or signal that travels from one task to another in a run."""
+  """A tensor or signal that travels from a task to another in a run."""
 
   tensor: str  # the tensor's name, "w/read:0"; for a signal the operation that is done, "^update"
   source: str  # the task that sends it, "/job:ps/task:0"
@@ -81,7 +82,7 @@ class StepTraffic(NamedTuple):
 
   @property
   def across(self) -> Total:
-    """Between one ps and another, or one worker and another."""
+    """Between two ps, or two workers."""
     return self.total([m for m in self.messages if _way(m) == "across"])
 
   @property
@@ -104,7 +105,7 @@ class StepTraffic(NamedTuple):
 
 
 def report_traffic(
-  fetches,
+  fetches: Any,
   worker: Optional[str] = None,
   batch: Optional[int] = None,
   steps: int = 1,
@@ -115,7 +116,7 @@ def report_traffic(
   Args:
     fetches: fetches as for `tf.Session.run`: tensors, operations or names, in lists or dicts.
     worker: the task of the session's target, such as "/job:worker/task:0". Operations without a
-      device run there. None: the one task in the devices of the graph that is no ps.
+      device run there. None: the only task in the devices of the graph that is not a ps.
     batch: the examples per batch, for unknown first dimensions.
     steps: the training steps per run.
     feeds: the tensors that are fed, besides placeholders.
@@ -129,19 +130,19 @@ def report_traffic(
   if batch is not None and batch < 1:
     raise ValueError("batch must be the examples per batch, 1 or more, got %r" % (batch,))
   graph = tf.get_default_graph()
-  roots = [graph.as_graph_element(getattr(one, "_as_graph_element", lambda one=one: one)())
-           for one in tf.nest.flatten(fetches) if one is not None]
-  ops = needed_ops([one if isinstance(one, tf.Operation) else one.op for one in roots], feeds)
+  roots = [graph.as_graph_element(getattr(fetch, "_as_graph_element", lambda fetch=fetch: fetch)())
+           for fetch in tf.nest.flatten(fetches) if fetch is not None]
+  ops = needed_ops([root if isinstance(root, tf.Operation) else root.op for root in roots], feeds)
   worker = task_of_device(worker or _worker_of(ops))
   devices = OpDevices(worker)
   tasks = {op: task_of_device(devices.of(op)) for op in ops}
   copied = _copied_constants(ops, tasks)
   fed = {tensor.name for tensor in feeds}
-  found: Dict[tuple, Message] = {}
+  messages: Dict[tuple, Message] = {}
 
   def send(tensor, source, destination, with_run=False):
     if source != destination:
-      found[tensor.name, destination, with_run] = Message(
+      messages[tensor.name, destination, with_run] = Message(
         tensor.name, source, destination, *_size(tensor, batch), 0 if with_run else 1)
 
   for op in ops:
@@ -151,10 +152,10 @@ def report_traffic(
         if tensor.name in fed or tensor.op.type.startswith("Placeholder"):
           send(tensor, worker, source, with_run=True)
         send(tensor, source, tasks[op])
-  for one in roots:
-    if not isinstance(one, tf.Operation):
-      send(one, tasks[one.op], worker, with_run=True)
-  return StepTraffic(list(found.values()) + [
+  for root in roots:
+    if not isinstance(root, tf.Operation):
+      send(root, tasks[root.op], worker, with_run=True)
+  return StepTraffic(list(messages.values()) + [
     Message("^" + signal.name, signal.source, signal.destination, 0, SHAPE)
     for signal in find_signals(ops, roots, tasks)], steps)
 
@@ -196,14 +197,6 @@ def traffic_table(of: StepTraffic, largest: int = 5) -> str:
   return "\n".join(lines)
 
 
-def format_bytes(count: float) -> str:
-  """Returns a text such as "1.7 MB", in powers of 1,000 as is usual for networks."""
-  for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-    if count >= 0.9995 * size:
-      return "%.3g %s" % (count / size, unit)
-  return "%d bytes" % round(count)
-
-
 def _cells(total):
   return ((">= " if total.unknown else "") + format(round(total.bytes), ","),
           _count(total.messages))
@@ -233,7 +226,7 @@ def _size(tensor, batch):
   return None, UNKNOWN
 
 class Signal(NamedTuple):
-  """A message from one task to another without a value: operations are done."""
+  """A message between tasks without a value: operations are done."""
 
   name: str  # the name of the operation that is done, or of the operation that waits for several
   source: str  # the task that sends it
@@ -259,7 +252,8 @@ def find_signals(ops: Sequence[tf.Operation], fetches: Sequence, tasks: Dict[tf.
       followers[other][op] = None
   for op in ops:
     if op.type == "NoOp" and op not in fetches and _is_removed(
-        tasks[op], [tasks[one] for one in waits[op]], [tasks[one] for one in followers[op]]):
+        tasks[op], [tasks[before] for before in waits[op]],
+        [tasks[after] for after in followers[op]]):
       for other in waits[op]:
         del followers[other][op]
         followers[other].update(followers[op])
@@ -267,7 +261,7 @@ def find_signals(ops: Sequence[tf.Operation], fetches: Sequence, tasks: Dict[tf.
         del waits[follower][op]
         waits[follower].update(waits[op])
       waits[op] = {}
-  found = {}
+  signals = {}
   for op in ops:
     by_task: Dict[str, list] = {}
     for other in waits[op]:
@@ -275,8 +269,8 @@ def find_signals(ops: Sequence[tf.Operation], fetches: Sequence, tasks: Dict[tf.
     for task, others in by_task.items():
       if task != tasks[op]:
         name = others[0].name if len(others) == 1 else op.name
-        found[name, task, tasks[op]] = Signal(name, task, tasks[op])
-  return list(found.values())
+        signals[name, task, tasks[op]] = Signal(name, task, tasks[op])
+  return list(signals.values())
 
 
 def _is_removed(here: str, before: List[str], after: List[str]) -> bool:
@@ -291,11 +285,12 @@ def _is_removed(here: str, before: List[str], after: List[str]) -> bool:
   if len(before) > 1 and len(after) == 1 and after[0] != here:
     return False
   with_it = sum(task != here for task in before + after)
-  return sum(one != other for one in before for other in after) <= with_it
+  without = sum(task_before != task_after for task_before in before for task_after in after)
+  return without <= with_it
 
 
 def _worker_of(ops: Sequence[tf.Operation]) -> str:
-  """Returns the one task in the operations' devices that is no ps, else that of `LOCAL_CPU`."""
+  """Returns the only task in the operations' devices that is not a ps, else `LOCAL_CPU`'s."""
   named = {task_of_device(device) for device in {op.device for op in ops}} - {""}
   workers = sorted(name for name in named if not name.startswith(PS))
   if len(workers) > 1:
@@ -308,8 +303,8 @@ def _copied_constants(ops: Sequence[tf.Operation], tasks: Dict[tf.Operation, str
                       ) -> Set[tf.Operation]:
   """Returns the constants that TensorFlow 2 creates on each task and does not send.
 
-  These are constants of at most 16 elements that several tasks need. A constant that one other task
-  needs is sent, however small.
+  These are constants of at most 16 elements that several tasks need. A constant that a single
+  other task needs is sent, however small.
   """
   places: Dict[tf.Operation, set] = {}
   for op in ops:

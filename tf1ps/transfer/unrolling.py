@@ -11,8 +11,8 @@ the step before it has updated. For each copy after the first, in this order:
 2. One value from each task arrives on the worker. The step before is done then, and the worker
    notes the number of steps of this run and of their examples.
 3. The copy draws its batch. If the data end during a run, the note says on which examples the run
-   has trained: all updates before are made, and no later one has begun. (An update that waits for
-   no gradient may be made, as in a single step: stock Adam's decay of the slots of a sparse
+   has trained: all updates before are made, and no later update has begun. (An update that waits
+   for no gradient may be made, as in a single step: stock Adam's decay of the slots of a sparse
    gradient.)
 
 `StepChain` finds which operations wait for which. `Unrolled` has the steps, their losses and the
@@ -24,7 +24,7 @@ from __future__ import annotations
 import collections
 import itertools
 import uuid
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -40,6 +40,7 @@ from tf1ps.graph import (
   is_enter,
   is_handle,
   is_handle_type,
+  make_gate,
   needed_ops,
   predecessors_in_order,
   task_of_device,
@@ -82,11 +83,11 @@ class StepChain:
   - last: operations that no operation of the step on this task waits for. An operation in a branch
     may not run, so the operations outside of the branch that need it take its place.
   - arriving: on each task but the worker a value that travels to the worker and does not depend on
-    the batch. On a task without one, the no-op of the task sends a signal.
+    the batch. On a task without such a value, the no-op of the task sends a signal.
   """
 
   def __init__(self, step: dict, worker: str,
-               note: Optional[Callable[[List[dict]], tf.Operation]] = None):
+               note: Callable[[List[dict]], tf.Operation] = lambda before: tf.no_op()):
     """Analyzes the step: all its tensors and operations by name; some may be None.
 
     `note` is called with the steps before a copy; it builds an operation on the worker that notes
@@ -117,7 +118,7 @@ class StepChain:
     return built
 
   def check_draws(self) -> None:
-    """Raises ValueError if the step is fed with its batch: all copies would have the same one.
+    """Raises ValueError if the step is fed with its batch: all copies would have the same batch.
 
     A scalar, such as a dropout rate, and a placeholder with a constant as its default may be fed.
     """
@@ -146,9 +147,10 @@ class StepChain:
     for task in self._gated:
       if task != self._worker:
         with tf.device(task), tf.control_dependencies([of(op) for op in self._last[task]]):
-          gates[task] = tf.constant(0, name="before_%d" % number)
+          gates[task] = make_gate("before_%d" % number)
     name = "step_%d" % number
-    waits = {op.name: [gates[task]] for task in gates for op in self._gated[task]}
+    waits: Dict[str, Sequence[tf.Operation]] = {
+      op.name: [gates[task]] for task in gates for op in self._gated[task]}
     first = None
     if self._first is not None:
       first = self._first.copy(name, number, waits=waits)
@@ -159,13 +161,13 @@ class StepChain:
       with tf.control_dependencies(arrived + [of(op) for op in self._last[self._worker]]):
         noted = self._note(built)
         with tf.control_dependencies([noted]):
-          begun = tf.constant(0, name="begun_%d" % number)
+          begun = make_gate("begun_%d" % number)
     waits.update({op.name: [begun] for op in self._gated.get(self._worker, ())})
     return (self._remainder or self._subgraph).copy(name, number, replace=first, waits=waits)
 
   def _find_gated(self) -> Dict[str, List[tf.Operation]]:
     """By task, the operations that wait for the step before."""
-    found = collections.defaultdict(list)
+    gated = collections.defaultdict(list)
     loops_have_state = any(
       self._depths[op.name].loops and op.op_def.is_stateful and self._is_of_worker(op)
       for op in self._subgraph.ops)
@@ -176,60 +178,60 @@ class StepChain:
       # A control edge may lead to the Enter of a loop, which `depths` counts as inside.
       loops = self._depths[op.name].loops - (1 if is_enter(op) else 0)
       if (is_touching or is_drawing) and loops == 0:
-        found[self._tasks[op.name]].append(op)
-    return dict(found)
+        gated[self._tasks[op.name]].append(op)
+    return dict(gated)
 
   def _is_of_worker(self, op):
     return self._tasks[op.name] == self._worker
 
   def _find_last(self) -> Dict[str, List[tf.Operation]]:
     """By task, the operations after which the step is over there."""
-    found = collections.defaultdict(dict)
+    last: Dict[str, Dict[str, tf.Operation]] = collections.defaultdict(dict)
     for op in self._subgraph.ops:
       task = self._tasks[op.name]
       if self._depths[op.name].branches:
         for other in self._behind_branch(op):
-          found[task][other.name] = other
-      elif not any(self._tasks[one.name] == task and not self._depths[one.name].branches
-                   for one in self._consumers[op]):
-        found[task][op.name] = op
-    return collections.defaultdict(list, {task: list(ops.values()) for task, ops in found.items()})
+          last[task][other.name] = other
+      elif not any(self._tasks[consumer.name] == task and not self._depths[consumer.name].branches
+                   for consumer in self._consumers[op]):
+        last[task][op.name] = op
+    return collections.defaultdict(list, {task: list(ops.values()) for task, ops in last.items()})
 
   def _behind_branch(self, op) -> List[tf.Operation]:
     """The operations outside of a branch that need an operation in it, if it is the last there."""
     task = self._tasks[op.name]
-    if any(self._tasks[one.name] == task for one in self._consumers[op]):
+    if any(self._tasks[consumer.name] == task for consumer in self._consumers[op]):
       return []
-    found, seen, waiting = [], set(), [op]
+    behind, seen, waiting = [], set(), [op]
     while waiting:
-      for one in self._consumers[waiting.pop()]:
-        if one.name in seen:
+      for consumer in self._consumers[waiting.pop()]:
+        if consumer.name in seen:
           continue
-        seen.add(one.name)
-        if self._depths[one.name].branches:
-          waiting.append(one)
+        seen.add(consumer.name)
+        if self._depths[consumer.name].branches:
+          waiting.append(consumer)
         else:
-          found.append(one)
-    return found
+          behind.append(consumer)
+    return behind
 
   def _find_arriving(self) -> Dict[str, tf.Tensor]:
     """By task, a value that travels to the worker and does not depend on the batch."""
     below = collections.defaultdict(set, {
       task: descendants(ops, self._consumers) for task, ops in self._gated.items()})
-    found = {}
+    arriving = {}
     for op in self._subgraph.ops:
       if op in below[self._worker] or self._is_of_worker(op) or self._depths[op.name].branches:
         continue
       task = self._tasks[op.name]
-      if task in found or op not in below[task]:
+      if task in arriving or op not in below[task]:
         continue
-      for one in self._consumers[op]:
-        if self._is_of_worker(one):
-          tensor = next((t for t in one.inputs if t.op.name == op.name), None)
+      for consumer in self._consumers[op]:
+        if self._is_of_worker(consumer):
+          tensor = next((t for t in consumer.inputs if t.op.name == op.name), None)
           if tensor is not None:
-            found[task] = tensor
+            arriving[task] = tensor
             break
-    return found
+    return arriving
 
 
 def _may_be_batch(tensor) -> bool:
@@ -241,13 +243,13 @@ def _may_be_batch(tensor) -> bool:
 
 def _tasks_of(ops) -> Dict[str, str]:
   """The task of each operation by its name: an operation on a handle runs on the handle's task."""
-  found = {}
+  tasks = {}
   for op in ops:
     handles = [tensor.op for tensor in op.inputs if is_handle_type(tensor)]
-    found[op.name] = task_of_device(op.device)
+    tasks[op.name] = task_of_device(op.device)
     if handles:  # whatever the operation's own device is, such as that of a read of a variable
-      found[op.name] = found.get(handles[0].name, task_of_device(handles[0].device))
-  return found
+      tasks[op.name] = tasks.get(handles[0].name, task_of_device(handles[0].device))
+  return tasks
 
 
 class Unrolled:
@@ -265,7 +267,7 @@ class Unrolled:
   def __init__(self, train_op: tf.Operation, steps: int, loss: Optional[tf.Tensor] = None,
                batch_size: Optional[tf.Tensor] = None, taken: Optional[tf.Tensor] = None,
                fetches: Any = None, worker: Optional[str] = None):
-    """Builds the copies in the graph of the step. The step itself is the first one.
+    """Builds the copies in the graph of the step. The step itself is the first copy.
 
     Args:
       train_op: the finished training step, with the increment of the global step.
@@ -283,13 +285,15 @@ class Unrolled:
     """
     if isinstance(steps, bool) or int(steps) != steps or steps < 1:
       raise ValueError("steps must be a number, 1 or more, got %r" % (steps,))
-    if worker is None and loss is None:
-      raise ValueError("give the loss or the worker's device: batches are drawn on the worker")
+    if worker is None:
+      if loss is None:
+        raise ValueError("give the loss or the worker's device: batches are drawn on the worker")
+      worker = loss.device
     if steps > 1 and prefetch.is_in(needed_ops([train_op])):
       raise ValueError("Prefetch fetches the values of one step ahead, so all steps of a run would "
                        "compute on the same old values. Use Prefetch or several steps, not both")
     self.steps = int(steps)
-    self._worker = loss.device if worker is None else worker
+    self._worker: str = worker
     self._run_numbers = itertools.count(1)
     with train_op.graph.as_default(), tf.device(None), tf.control_dependencies(None), \
         tf.name_scope("unrolled"):
@@ -299,8 +303,8 @@ class Unrolled:
           batch_size = tf.convert_to_tensor(batch_size)
       if self.steps > 1:
         fetches = tf.nest.map_structure(self._own_buffer, fetches)
-      one = dict(train_op=train_op, loss=loss, size=batch_size, taken=taken, fetches=fetches)
-      chain = StepChain(one, self._worker, self._note)
+      tensors = dict(train_op=train_op, loss=loss, size=batch_size, taken=taken, fetches=fetches)
+      chain = StepChain(tensors, self._worker, self._note)
       if self.steps > 1:
         chain.check_draws()
       each = chain.build(self.steps)

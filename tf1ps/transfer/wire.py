@@ -2,8 +2,8 @@
 
 Variables, slots and all computations stay float32. Tensors of other types travel unchanged.
 
-The table `_FORMATS` has one row for each type in choices.py but float32. To add a wire type, add it
-there and add a row here. A row says how a float32 tensor becomes a list of tensors, and how the
+The table `_FORMATS` has a row for each type in wire_options.py but float32. To add a wire type, add
+it there and add a row here. A row says how a float32 tensor becomes a list of tensors, and how the
 list becomes float32 again. The list has the narrow values, and any other tensor that `widen` needs,
 such as a scale: every caller sends each tensor of the list, and each is a message.
 
@@ -12,8 +12,8 @@ before the cast, and the run fails with a message that names the tensor and coun
 are too large. bfloat16 has the range of float32.
 
 int8 is for gradients only: `value_wire_dtype` and `lookup_wire_dtype` answer float32. Each of the
-gradients in a bucket has a scale of its own, so that a small one beside a large one does not become
-0. The scales travel as bytes behind the values, in the same message.
+gradients in a bucket has a scale of its own, so that a small gradient beside a large gradient
+does not become 0. The scales travel as bytes behind the values, in the same message.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer.choices import WIRE_DTYPES
+from tf1ps.transfer.wire_options import WIRE_DTYPES
 
-_IN_USE = "tf1ps_wire_dtype"  # a collection: the wire dtype of the graph's lookups, at most one
+_IN_USE = "tf1ps_wire_dtype"  # a collection: the wire dtype of the graph's lookups, if any
 OVERFLOW = "float16 overflow: "  # the beginning of the message of a float16 overflow
-# The least value that float16 rounds to infinity: half a step of 32 above 65504, the largest one.
+# The least value that float16 rounds to infinity: half a step of 32 above 65504, the largest.
 _LIMIT = 65520.0
 _STEPS = 127.0  # of an int8 to each side of 0; -128 is not used
 _LEAST_SCALE = np.finfo(np.float32).tiny  # TensorFlow's threads take what is smaller for 0
@@ -49,7 +49,7 @@ class _Format(NamedTuple):
 
 
 def check_wire_dtype(wire_dtype: str) -> None:
-  """Raises ValueError if a wire type is none of `WIRE_DTYPES`."""
+  """Raises ValueError if a wire type is not in `WIRE_DTYPES`."""
   if wire_dtype not in WIRE_DTYPES:
     raise ValueError("wire_dtype must be one of %s, got %r" % (", ".join(WIRE_DTYPES), wire_dtype))
 
@@ -93,8 +93,8 @@ def narrow(tensor: tf.Tensor, wire_dtype: str, names: Sequence[str],
   Args:
     tensor: the values to send.
     wire_dtype: one of `WIRE_DTYPES`.
-    names: names for messages, one for each of the tensors that are concatenated in `tensor`.
-    sizes: the number of elements of each of them; () if there is one name.
+    names: for messages, a name for each of the tensors that are concatenated in `tensor`.
+    sizes: the number of elements of each of them; () for a single name.
 
   Returns:
     The tensors to send: `[tensor]` itself if it is not narrowed.
@@ -142,7 +142,7 @@ def _to_float32(arrived, shape, sizes):
 
 
 def _to_int8(tensor, names, sizes):
-  """Returns one tensor, values and scales; of a tensor whose rows have no known shape two."""
+  """Returns a tensor of values and scales; two tensors if the rows have no known shape."""
   del names  # no value is too large
   inner, parts = _inner(tensor.shape), [tensor]
   if tensor.shape.is_fully_defined():
@@ -164,7 +164,8 @@ def _to_int8(tensor, names, sizes):
 
 
 def _from_int8(arrived, shape, sizes):
-  # A constant that waits for what has arrived does not wait for the condition of a branch.
+  # In a branch of tf.cond, TensorFlow lets each constant wait for the branch's condition, which
+  # costs a message. A constant that waits for the arrived tensors needs no such wait.
   with tf.control_dependencies(arrived):
     if len(arrived) > 1:
       steps, scales = arrived

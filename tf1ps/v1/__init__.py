@@ -1,20 +1,22 @@
-"""The one import of a legacy program: `import tf1ps.v1 as tf`.
+"""The import that a legacy program changes: `import tf1ps.v1 as tf`.
 
 It is `tensorflow.compat.v1` in graph mode, with the drop-ins of tf1ps in their places and with the
 names that newer TensorFlows have removed. The import switches TensorFlow to graph mode, so do it
-before any other use of TensorFlow. docs/v1.md lists the differences.
+before any other use of TensorFlow. docs/legacy.md lists the differences.
 """
 
 from __future__ import annotations
 
 import typing
 
+from tf1ps import compat as _compat
 from tf1ps.v1 import graph_mode as _graph_mode
 
 _tf = _graph_mode.import_tensorflow()
 
 from tf1ps.v1 import namespace as _namespace  # noqa: E402
 from tf1ps.v1 import renamed as _renamed  # noqa: E402
+from tf1ps.v1 import spaces as _spaces  # noqa: E402
 from tf1ps.v1.old_orders import concat, reverse, split, use_pre_1_0  # noqa: E402, F401
 
 if typing.TYPE_CHECKING:
@@ -23,13 +25,7 @@ if typing.TYPE_CHECKING:
 __version__ = _tf.__version__  # programs print it, or choose by it
 
 _namespace.install_finder()
+_spaces.declare_all()
 __getattr__, __dir__ = _namespace.overlay(
-    __name__, _tf,
-    drop_ins={
-      "session": ["Session"],
-      "state": ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"],
-      "v1.refused_tpu": ["device"],
-    },
-    namespaces=("app", "compat", "contrib", "distribute", "estimator", "examples", "flags", "image",
-                "layers", "nn", "python", "queue", "tpu", "train"),
+    __name__, _tf, _compat.DROP_INS[""], namespaces=("app", "contrib", "estimator", "flags"),
     gone=_renamed.finder())

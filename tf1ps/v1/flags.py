@@ -29,13 +29,13 @@ def _over_absl(define):
     result = define(*args, **kwargs)
     if is_absls and name == "verbosity":  # when the program starts, absl calls a method of its own
       known[name]._update_logging_levels = lambda: None
-      known[name].using_default_value = False  # and sets a value that is the default one
+      known[name].using_default_value = False  # and sets a value that is the default
     return result
 
   return define_over_absl
 
 
-# A flag belongs to the module that defines it: that is the caller of this one.
+# A flag belongs to the module that defines it: that is the caller of this module.
 tf.app.flags.disclaim_key_flags()
 for _name in dir(tf.app.flags):
   if _name.startswith("DEFINE_") and _name != "DEFINE_flag":

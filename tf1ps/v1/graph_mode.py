@@ -1,5 +1,7 @@
 """TensorFlow as a TensorFlow-1 program expects it: in graph mode, with the layers of Keras 2.
 
+The losses of regularizers are tensors.
+
 TensorFlow reads TF_USE_LEGACY_KERAS when it is imported, and again when a program first uses its
 Keras, `tf.layers` or `tf.nn.rnn_cell`. This module sets it before both, where it comes in time.
 """
@@ -32,6 +34,7 @@ def import_tensorflow():
   tf.disable_v2_behavior()
   tf.logging.set_verbosity(verbosity)
   compat.prepare_estimator()
+  compat.keep_tensors()
   return tf
 
 

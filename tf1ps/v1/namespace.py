@@ -2,8 +2,9 @@
 
 Each namespace of TensorFlow in which tf1ps replaces something is a module of this room. A name is
 looked up at its first use, in this order: what the module itself defines, the drop-ins of tf1ps,
-TensorFlow's names, names that TensorFlow has no longer. `install_finder` lets Python import the
-other namespaces, too: `from tf1ps.v1.losses import mean_squared_error`.
+TensorFlow's names, names that TensorFlow has no longer. A namespace that is nothing else needs no
+file: `declare` makes it. `install_finder` lets Python import the other namespaces, too:
+`from tf1ps.v1.losses import mean_squared_error`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import importlib.abc
 import importlib.machinery
 import sys
 import types
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Callable, Dict, Optional, Sequence, Union
 
 _ROOM = __name__.rpartition(".")[0]
+_declared: Dict[str, Union[Callable, str]] = {}  # {module without a file: see `declare`}
 
 
 class UnknownNameError(AttributeError):
@@ -27,7 +29,7 @@ class UnknownNameError(AttributeError):
 
 
 def overlay(package: str, base: Optional[types.ModuleType],
-            drop_ins: Optional[Dict[str, List[str]]] = None, namespaces: Sequence[str] = (),
+            drop_ins: Optional[Dict[str, Sequence[str]]] = None, namespaces: Sequence[str] = (),
             gone: Optional[Callable[[str], object]] = None):
   """Declares the names of a namespace.
 
@@ -35,7 +37,7 @@ def overlay(package: str, base: Optional[types.ModuleType],
     package: the `__name__` of the module that is the namespace.
     base: TensorFlow's module of this namespace; None where it has none any more.
     drop_ins: the names that come from tf1ps, by the room that exports them.
-    namespaces: the namespaces below this one that are modules of this room.
+    namespaces: the namespaces below this namespace that are modules of this room.
     gone: looks a name up that TensorFlow has no longer: it returns a value, or raises
       AttributeError with the name of what to use, or `UnknownNameError`.
 
@@ -48,7 +50,7 @@ def overlay(package: str, base: Optional[types.ModuleType],
     module.__path__ = []  # Python asks a finder only below a package
 
   def find(name):
-    if name in namespaces:
+    if name in namespaces or "%s.%s" % (package, name) in _declared:
       return importlib.import_module("%s.%s" % (package, name))
     if name in room_of:
       return getattr(importlib.import_module("tf1ps." + room_of[name]), name)
@@ -64,7 +66,7 @@ def overlay(package: str, base: Optional[types.ModuleType],
   def get(name):
     if name == "__all__":
       return list_names()
-    if name.startswith("__"):  # __version__, or one that Python asks for
+    if name.startswith("__"):  # __version__, or a name that Python asks for
       return getattr(base, name)
     try:
       value = find(name)
@@ -78,10 +80,23 @@ def overlay(package: str, base: Optional[types.ModuleType],
   def list_names():
     own = [name for name, value in vars(module).items()
            if getattr(value, "__module__", None) == package]
-    names = {*own, *room_of, *namespaces, *(dir(base) if base else ())}
+    declared = [name[len(package) + 1:] for name in _declared if name.startswith(package + ".")]
+    names = {*own, *room_of, *namespaces, *(name for name in declared if "." not in name),
+             *(dir(base) if base else ())}
     return sorted(name for name in names if not name.startswith("_"))
 
   return get, list_names
+
+
+def declare(package: str, make: Union[Callable, str]) -> None:
+  """Declares a namespace that has no file.
+
+  Args:
+    package: its `__name__`.
+    make: takes this name, and returns the `__getattr__` and `__dir__`, as `overlay` does. Or the
+      name of another module, which the namespace then is.
+  """
+  _declared[package] = make
 
 
 def submodule(package: Optional[types.ModuleType], name: str) -> Optional[types.ModuleType]:
@@ -110,11 +125,27 @@ class _Finder(importlib.abc.MetaPathFinder):
     spec = importlib.machinery.PathFinder.find_spec(fullname, path)
     if spec is not None:
       return spec
+    declared = _declared.get(fullname)
+    if isinstance(declared, str):
+      return _alias(fullname, importlib.import_module(declared))
+    if declared:
+      return importlib.machinery.ModuleSpec(fullname, _Declared(), is_package=True)
     try:
       value = getattr(parent, name)
     except AttributeError as error:
       raise ImportError(str(error), name=fullname) from None
     return _alias(fullname, value) if isinstance(value, types.ModuleType) else None
+
+
+class _Declared(importlib.abc.Loader):
+  """Makes a namespace that has no file."""
+
+  def create_module(self, spec):
+    return None
+
+  def exec_module(self, module):
+    module.__doc__ = "`tf%s`, as `tf1ps docs legacy` says." % module.__name__[len(_ROOM):]
+    module.__getattr__, module.__dir__ = _declared[module.__name__](module.__name__)
 
 
 class _Alias(importlib.abc.Loader):

@@ -1,7 +1,7 @@
 """Names by which a program asks for a TPU: a call raises ValueError, and says what to use.
 
 Without this, a program waits for the address of a TPU, fails in its first step, or runs on the CPU
-in silence by soft placement. Merely naming a thing is no error: many programs have a branch for
+in silence by soft placement. To name a TPU is not yet an error: many programs have a branch for
 TPUs that they do not take. Others try `TPUClusterResolver`, catch its ValueError, and go on with
 GPUs; they still do so.
 """

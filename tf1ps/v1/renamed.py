@@ -1,6 +1,6 @@
 """Names from before TensorFlow 1.0, and others that TensorFlow has no longer.
 
-A program that uses one gets the function of today; the log says once what it is called, and where.
+A program that uses an old name gets today's function; the log says its name once, and the place.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Callable, Set
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import LOST, RENAMED
 from tf1ps.v1 import namespace as namespace_lib
 
 _said: Set[str] = set()  # what the log has, in this process
@@ -41,40 +42,19 @@ def _batch_matmul(x, y, adj_x=False, adj_y=False, name=None):
   return tf.matmul(x, y, adjoint_a=adj_x, adjoint_b=adj_y, name=name)
 
 
-# (old name, name of today, the function where its arguments differ), each below `tf`.
-_RENAMED = (
-  ("audio_summary", "summary.audio", _audio_summary),
-  ("batch_matmul", "matmul", _batch_matmul),
-  ("complex_abs", "abs", None),
-  ("histogram_summary", "summary.histogram", _histogram_summary),
-  ("image_summary", "summary.image", _image_summary),
-  ("inv", "reciprocal", None),
-  ("listdiff", "setdiff1d", None),
-  ("merge_all_summaries", "summary.merge_all", None),
-  ("merge_summary", "summary.merge", None),
-  ("mul", "multiply", None),
-  ("neg", "negative", None),
-  ("pack", "stack", None),
-  ("scalar_summary", "summary.scalar", _scalar_summary),
-  ("select", "where", None),
-  ("sub", "subtract", None),
-  ("unpack", "unstack", None),
-  ("image.per_image_whitening", "image.per_image_standardization", None),
-  ("nn.bidirectional_rnn", "nn.static_bidirectional_rnn", None),
-  ("nn.deconv2d", "nn.conv2d_transpose", None),
-  ("nn.rnn", "nn.static_rnn", None),
-  ("nn.state_saving_rnn", "nn.static_state_saving_rnn", None),
-  ("train.SummaryWriter", "summary.FileWriter", None),
-  ("train.SummaryWriterCache", "summary.FileWriterCache", None),
-) + tuple(("batch_" + name, name, None) for name in (
-  "cholesky", "cholesky_solve", "fft", "fft2d", "fft3d", "ifft", "ifft2d", "ifft3d",
-  "matrix_band_part", "matrix_determinant", "matrix_diag", "matrix_diag_part", "matrix_inverse",
-  "matrix_set_diag", "matrix_solve", "matrix_solve_ls", "matrix_transpose",
-  "matrix_triangular_solve", "self_adjoint_eig", "svd"))
+def _list_devices():
+  return ["/job:localhost/replica:0/task:0" + device.name
+          for device in tf.config.experimental.list_logical_devices()]
 
-# What to use where a name has no function of today.
-_ADVICE = {
-  "nn.seq2seq": "TensorFlow 0.12 is the last with it. Use tf.nn.dynamic_rnn",
+
+# {old name: the function that has its arguments}, where no function of today has them
+_FUNCTIONS = {
+  "audio_summary": _audio_summary,
+  "batch_matmul": _batch_matmul,
+  "config.experimental_list_devices": _list_devices,
+  "histogram_summary": _histogram_summary,
+  "image_summary": _image_summary,
+  "scalar_summary": _scalar_summary,
 }
 
 
@@ -88,17 +68,16 @@ def finder(namespace: str = "") -> Callable[[str], object]:
     A function that takes a name, and returns what it is today or raises AttributeError.
   """
   prefix = namespace and namespace + "."
-  today = {old: (new, function) for old, new, function in _RENAMED}
 
   def find(name):
     old = prefix + name
-    if old in _ADVICE:
-      raise AttributeError("tf.%s is not there: %s." % (old, _ADVICE[old]))
-    if old not in today:
+    if old in LOST:
+      raise AttributeError("tf.%s is not there: %s." % (old, LOST[old]))
+    if old in RENAMED:
+      say_once("tf.%s is called tf.%s today" % (old, RENAMED[old]))
+    elif old not in _FUNCTIONS:
       raise namespace_lib.UnknownNameError(old)
-    new, function = today[old]
-    say_once("tf.%s is called tf.%s today" % (old, new))
-    return function or functools.reduce(getattr, new.split("."), tf)
+    return _FUNCTIONS.get(old) or functools.reduce(getattr, RENAMED[old].split("."), tf)
   return find
 
 
@@ -109,10 +88,15 @@ def say_once(text: str) -> None:
     tf.logging.warning("%s: %s.", _place(), text)
 
 
-def _place():
-  """Returns file:line of the innermost frame that is not tf1ps' or Python's own import."""
+def program_frame():
+  """Returns the innermost frame that is not tf1ps' or Python's own import."""
   own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
   frame = sys._getframe(1)
   while frame is not None and frame.f_code.co_filename.startswith((own, "<frozen importlib")):
     frame = frame.f_back
+  return frame
+
+
+def _place():
+  frame = program_frame()
   return "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno) if frame else "?"

@@ -8,7 +8,7 @@ import random
 import sys
 import tempfile
 
-from tools.chaos import report
+from tools.chaos import report, worlds
 from tools.chaos.plan import WAIT_LIMIT
 from tools.chaos.run import RunOptions, run
 
@@ -28,6 +28,9 @@ def main(argv=None) -> int:
   make.add_argument("--breaks", default="",
                     help="what is broken on purpose: token, range, checkpoint")
   make.add_argument("--faults", help="the faults to inject, by default all: " + ",".join(_FAULTS))
+  make.add_argument("--world", choices=[name for name in worlds.WORLDS if name != "no_rename"],
+                    help="what the tasks share; by default the seed draws it of %s" % ", ".join(
+                      worlds.DRAWN))
   make.add_argument("--wait_limit", type=float, default=WAIT_LIMIT,
                     help="seconds for the job to recover from an injection")
   make.add_argument("--history", help="the file; by default in a new directory")
@@ -48,7 +51,8 @@ def _run(arguments):
     arguments.seconds, arguments.seed, arguments.history,
     os.path.splitext(arguments.history)[0] + "-logs", _names(arguments.modes), arguments.kind,
     _names(arguments.breaks), arguments.wait_limit,
-    None if arguments.faults is None else _names(arguments.faults)))
+    None if arguments.faults is None else _names(arguments.faults),
+    arguments.world or worlds.draw(arguments.seed)))
 
 
 def _names(text):

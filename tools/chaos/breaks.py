@@ -44,11 +44,11 @@ def _forget_range():
 
   grant = lease_table.LeaseState.grant
 
-  def grant_another(self, owner, epoch=None):
-    lease = grant(self, owner, epoch)
+  def grant_another(self, owner, *args):
+    lease = grant(self, owner, *args)
     if lease == _RANGE:
       self.done(owner, [lease])
-      lease = grant(self, owner, epoch)
+      lease = grant(self, owner, *args)
     return lease
 
   lease_table.LeaseState.grant = grant_another

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import NamedTuple, Sequence
+from typing import NamedTuple, Optional, Sequence
+
+from tools.chaos.worlds import Place
 
 
 class Settings(NamedTuple):
@@ -21,6 +23,7 @@ class Settings(NamedTuple):
   checkpoint_dir: str
   namespace: str = ""  # the network namespace
   breaks: Sequence[str] = ()  # see breaks.py
+  place: Optional[Place] = None  # of a task in a world
 
 
 def call(module: str, function: str, *args):

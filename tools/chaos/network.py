@@ -59,6 +59,8 @@ class Network:
            "peer", "name", "eth0", "netns", name)
       _run("ip", "-n", self._hub, "link", "set", cable, "master", "bridge0", "up")
       _run("ip", "-n", name, "addr", "add", self.hosts[task] + "/16", "dev", "eth0")
+      # BBR, which some machines use, takes up to a minute to find that a slow cable is fast again.
+      _run("ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=reno")
       for device in ("lo", "eth0"):
         _run("ip", "-n", name, "link", "set", device, "up")
 

@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 
 import tf1ps
 from tf1ps.cluster import LifecycleHook
-from tools.chaos import history
+from tools.chaos import history, worlds
 from tools.chaos.entry import Settings
 from tools.chaos.plan import NUM_PS, NUM_WORKERS
 
@@ -33,7 +33,7 @@ def begin(settings: Settings) -> history.Writer:
   global SETTINGS, WRITER
   SETTINGS = settings
   WRITER = history.Writer(settings.history, settings.job, settings.task)
-  WRITER.write("begin", pid=os.getpid(), tensorflow=tf.__version__)
+  WRITER.write("begin", pid=worlds.process_id(), tensorflow=tf.__version__)
   return WRITER
 
 

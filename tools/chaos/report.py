@@ -8,6 +8,7 @@ import sys
 
 from tools.chaos import history, validators
 from tools.chaos.plan import ENDING, PHASES, ROLES, WAIT_LIMIT
+from tools.chaos.worlds import WORLDS
 
 _SHOWN = 5  # problems of a validator
 
@@ -27,6 +28,8 @@ def lines(path, jobs, verdicts):
   version = next((event.get("tensorflow", "?") for event in jobs[0].all("begin")), "?")
   yield "# A chaos run: seed %d, %g seconds, %s on TensorFlow %s" % (
     options["seed"], sum(job.options["seconds"] for job in jobs), options["kind"], version)
+  yield ""
+  yield "Its world: %s." % WORLDS[options.get("world", "one")].text
   yield ""
   yield "Run it again: `%s`" % command(jobs)
   yield "Check its history again: `python -m tools.chaos check %s`" % shlex.quote(path)
@@ -68,6 +71,7 @@ def command(jobs) -> str:
     words.append("--breaks=" + ",".join(options["breaks"]))
   if options.get("faults") is not None:  # older histories do not say
     words.append("--faults=" + ",".join(options["faults"]))
+  words.append("--world=" + options.get("world", "one"))
   if options["wait_limit"] != WAIT_LIMIT:
     words.append("--wait_limit=%g" % options["wait_limit"])
   return " ".join(words)

@@ -24,7 +24,7 @@ import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from tf1ps.launch import ForkServer, LocalTask, find_free_addresses
-from tools.chaos import entry, history, network, plan
+from tools.chaos import entry, history, network, plan, worlds
 from tools.chaos.plan import CLIENTS, NUM_PS, NUM_WORKERS, WAIT_LIMIT
 
 SAVE_SECS = 4.0
@@ -57,6 +57,7 @@ class RunOptions(NamedTuple):
   breaks: Sequence[str] = ()
   wait_limit: float = WAIT_LIMIT  # seconds for a job to recover from an injection
   only: Optional[Sequence[str]] = None  # faults; None: all that are possible here
+  world: str = "one"  # of worlds.WORLDS; where that cannot be made, it is one
 
 
 class _Process:
@@ -74,8 +75,7 @@ class _Process:
 
 def run(options: RunOptions) -> None:
   """Makes a run; its history is in `options.history`."""
-  for name, value in (("TF_CPP_MIN_LOG_LEVEL", "2"), ("TF_ENABLE_ONEDNN_OPTS", "0"),
-                      ("CUDA_VISIBLE_DEVICES", "-1")):
+  for name, value in (("TF_ENABLE_ONEDNN_OPTS", "0"), ("CUDA_VISIBLE_DEVICES", "-1")):
     os.environ.setdefault(name, value)
   os.makedirs(options.log_dir, exist_ok=True)
   open(options.history, "w").close()
@@ -118,7 +118,26 @@ class _Job:
     self._stack = contextlib.ExitStack()
     self._network = self._stack.enter_context(_network(self._tasks + list(CLIENTS)))
     self._has_disk = self._stack.enter_context(_small_disk(self._model))
+    self._world, self._made = self._make_world(self._options.world)
     return self
+
+  def _make_world(self, name):
+    """Returns the name and the `worlds.Made` of the job's world, or of one, with a message."""
+    tasks = self._tasks + list(CLIENTS)
+    try:
+      made = worlds.Made(name, self._model, self._folder, tasks)
+      self._stack.callback(made.close)
+      served = made.served()
+      if served is not None:
+        server = self._forks.start_task(
+          LocalTask("the file system", entry.call, ("filesystem", "serve", *served)))
+        if not self._wait(lambda: made.is_ready or server.exit_code is not None, _LIMIT) or (
+            server.exit_code is not None):
+          raise worlds.WorldError("a file system by FUSE is not permitted")
+      return name, made
+    except worlds.WorldError as error:
+      print("chaos: the world is one, and not %s: %s" % (name, error), flush=True)
+      return "one", worlds.Made("one", self._model, self._folder, tasks)
 
   def __exit__(self, *unused):
     for task in list(self._processes):
@@ -142,7 +161,7 @@ class _Job:
       seconds=self._seconds, workers=NUM_WORKERS, ps=NUM_PS, examples=self._examples,
       steps=self._steps, wait_limit=self._options.wait_limit, save_secs=SAVE_SECS,
       heartbeat_timeout=HEARTBEAT_TIMEOUT, breaks=list(self._options.breaks),
-      faults=None if self._options.only is None else list(self._options.only),
+      faults=None if self._options.only is None else list(self._options.only), world=self._world,
       cells=[list(cell) for cell in possible])
     for task in self._tasks:
       self._start(task)
@@ -321,7 +340,7 @@ class _Job:
 
   def _signal(self, task, number) -> None:
     try:
-      os.kill(self._processes[task].process.pid, number)
+      os.kill(self._made.process(self._processes[task].process.pid), number)
     except ProcessLookupError:
       pass  # it has ended meanwhile
 
@@ -352,6 +371,7 @@ class _Job:
       namespace=self._network.namespace(task) if self._network and task != "watcher" else "")
     if task == "watcher":
       return entry.call, ("program", "watch_checkpoints", settings)
+    settings = settings._replace(place=self._made.place(task, task == "worker 0"))
     if task in CLIENTS:
       return entry.call, (
         "tasks", "run_client", settings, self._cluster["ps"][0], self._options.kind)
@@ -366,7 +386,7 @@ class _Job:
       return entry.call, ("tasks", "run_tf1ps_ps", settings, argv)
     argv += ["--program=tools.chaos.program", "--optimizer=sgd", "--learning_rate=1",
              "--batch_size=%d" % _BATCH, "--checkpoint_dir=" + self._model,
-             "--save_checkpoints_secs=%g" % SAVE_SECS]
+             "--save_checkpoints=secs:%g" % SAVE_SECS]
     argv += (["--shard=dynamic", "--epochs=1"] if self._mode == "async" else
              ["--sync_replicas", "--shard=records", "--steps=%d" % self._steps])
     return entry.call, ("tasks", "run_tf1ps_worker", settings, argv)
@@ -440,7 +460,7 @@ class _Job:
   def _note_usage(self) -> None:
     for task, process in self._processes.items():
       if process.is_running:
-        found = usage(process.process.pid)
+        found = usage(self._made.process(process.process.pid))
         if found is not None:
           self._writer.write("usage", of=task, pid=process.process.pid, **found)
 

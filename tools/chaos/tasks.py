@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tf1ps.cli import ps, worker
 from tf1ps.state import QueueEmpty
-from tools.chaos import breaks, network, program
+from tools.chaos import breaks, network, program, worlds
 from tools.chaos.plan import NUM_WORKERS
 
 RESTART = 3  # the exit code of a client that asks to be started again
@@ -157,3 +157,4 @@ def _consume(settings, writer, unused_put, get):
 def _enter(settings):
   if settings.namespace:
     network.enter(settings.namespace)
+  worlds.enter(settings.place)

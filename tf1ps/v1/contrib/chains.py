@@ -1,7 +1,7 @@
 """Conditional random fields over sequences: the likelihood of tags, and the best tags.
 
 Lafferty, McCallum and Pereira, 2001: the score of a sequence of tags is the sum of a score for each
-element's tag and of one for each pair of neighbours.
+element's tag and of a score for each pair of neighbours.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def crf_decode(potentials, transition_params, sequence_length):
 
 
 def viterbi_decode(score, transition_params):
-  """Returns the best tags of one sequence, a list, and their score, from arrays.
+  """Returns the best tags of a sequence, a list, and their score, from arrays.
 
   Args:
     score: `[length, tags]`.

@@ -35,7 +35,7 @@ def embed_sequence(ids, vocab_size=None, embed_dim=None, unique=False, initializ
     if not unique:
       return tf.nn.embedding_lookup(embeddings, ids)
     rows, positions = tf.unique(tf.reshape(ids, [-1]))
-    found = tf.gather(tf.nn.embedding_lookup(embeddings, rows), positions)
-    result = tf.reshape(found, tf.concat([tf.shape(ids), [tf.shape(embeddings)[-1]]], 0))
+    rows_of_ids = tf.gather(tf.nn.embedding_lookup(embeddings, rows), positions)
+    result = tf.reshape(rows_of_ids, tf.concat([tf.shape(ids), [tf.shape(embeddings)[-1]]], 0))
     result.set_shape(ids.shape.concatenate(embeddings.shape[-1:]))
     return result

@@ -1,7 +1,7 @@
 """The heads of `tf.contrib.estimator`: a loss, its metrics and its predictions, for any logits.
 
-They take an optimizer of `tf.train`. Those of `tf.estimator`, such as `RegressionHead`, take one of
-Keras.
+They take an optimizer of `tf.train`. Those of `tf.estimator`, such as `RegressionHead`, take an
+optimizer of Keras.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def binary_classification_head(
     weight_column: the feature column, or its name, of each example's weight.
     thresholds: for each of them, in (0, 1), evaluations have accuracy, precision and recall.
     label_vocabulary: the labels, if they are texts; else they are numbers in [0, 1].
-    loss_reduction: one of `tf.losses.Reduction`, but NONE.
+    loss_reduction: of `tf.losses.Reduction`, but NONE.
     loss_fn: takes labels and logits, returns a loss `[..., 1]`, in the place of the cross entropy.
     name: stands at the end of the names of summaries and metrics.
   """
@@ -44,7 +44,7 @@ def multi_class_head(
     n_classes: the number of classes.
     weight_column: as in `binary_classification_head`, like all that follow.
     label_vocabulary: the labels, if they are texts; else they are integers in [0, n_classes).
-    loss_reduction: one of `tf.losses.Reduction`, but NONE.
+    loss_reduction: of `tf.losses.Reduction`, but NONE.
     loss_fn: takes labels and logits, returns a loss `[..., 1]`.
     name: stands at the end of the names of summaries and metrics.
   """
@@ -62,7 +62,7 @@ def regression_head(
   Args:
     weight_column: as in `binary_classification_head`.
     label_dimension: the numbers per label.
-    loss_reduction: one of `tf.losses.Reduction`, but NONE.
+    loss_reduction: of `tf.losses.Reduction`, but NONE.
     loss_fn: takes labels and logits, returns a loss of the shape of the logits.
     inverse_link_fn: makes the predictions of the logits.
     name: stands at the end of the names of summaries and metrics.
@@ -80,7 +80,7 @@ def poisson_regression_head(
   Args:
     weight_column: as in `regression_head`, like all others.
     label_dimension: the numbers per label.
-    loss_reduction: one of `tf.losses.Reduction`, but NONE.
+    loss_reduction: of `tf.losses.Reduction`, but NONE.
     compute_full_loss: whether the loss has the term that depends on no logit.
     name: stands at the end of the names of summaries and metrics.
   """
@@ -97,7 +97,7 @@ def logistic_regression_head(weight_column=None, loss_reduction: str = _MEAN,
 
   Args:
     weight_column: as in `regression_head`, like all others.
-    loss_reduction: one of `tf.losses.Reduction`, but NONE.
+    loss_reduction: of `tf.losses.Reduction`, but NONE.
     name: stands at the end of the names of summaries and metrics.
   """
   def loss(labels, logits):

@@ -1,4 +1,8 @@
-"""HParams: named hyperparameters with fixed types, set by keywords, a string, a dict or JSON."""
+"""HParams: named hyperparameters with fixed types, set by keywords, a string, a dict or JSON.
+
+Programs and their tests tell errors by the first words of the messages: they are those of
+TensorFlow 1.15.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,13 @@ import numbers
 import re
 from typing import Any, Dict
 
+from tf1ps.v1.contrib import hparam_def as _hparam_def
+
+_NAME = r"(?P<name>[a-zA-Z][\w.]*)"
+_INDEX = r"(?:\[\s*(?P<index>\d+)\s*\])?"
 _ASSIGNMENT = re.compile(
-    r"\s*(?P<name>[a-zA-Z]\w*)\s*(\[\s*(?P<index>\d+)\s*\])?\s*=\s*"
-    r"(\[(?P<values>[^\]]*)\]|(?P<value>[^,\[]*))\s*(,|$)")
+    _NAME + _INDEX + r"\s*=\s*(?:(?P<value>[^,\[]*)|\[(?P<values>[^\]]*)\])(?:$|,\s*)")
+_BOOLS = {"true": True, "True": True, "false": False, "False": False}
 
 
 def parse_values(values: str, type_map: Dict[str, type], ignore_unknown: bool = False):
@@ -29,118 +37,146 @@ def parse_values(values: str, type_map: Dict[str, type], ignore_unknown: bool = 
   results = {}
   position = 0
   while position < len(values):
-    found = _ASSIGNMENT.match(values, position)
-    if not found:
-      raise ValueError("%r is no list of assignments such as a=1,b=[2,3]: it goes wrong at %r."
-                       % (values, values[position:]))
-    position = found.end()
-    name, index = found.group("name"), found.group("index")
-    if name not in type_map:
-      if ignore_unknown:
-        continue
-      raise ValueError("There is no hyperparameter %r. There are: %s."
-                       % (name, ", ".join(sorted(type_map))))
-    if found.group("values") is not None:
-      texts = [text for text in found.group("values").split(",") if text.strip()]
-      value = [_parse(name, text, type_map[name]) for text in texts]
-    else:
-      value = _parse(name, found.group("value"), type_map[name])
-    if index is not None:
-      of_name = results.setdefault(name, {})
-      if not isinstance(of_name, dict) or int(index) in of_name:
-        raise ValueError("%r sets %s twice." % (values, name))
-      of_name[int(index)] = value
-    elif name in results:
-      raise ValueError("%r sets %s twice." % (values, name))
-    else:
-      results[name] = value
+    assignment = _ASSIGNMENT.match(values, position)
+    if not assignment:
+      raise ValueError("Malformed hyperparameter value: %s" % values[position:])
+    position = assignment.end()
+    if assignment.group("name") in type_map:
+      _add(results, assignment, type_map[assignment.group("name")])
+    elif not ignore_unknown:
+      raise ValueError("Unknown hyperparameter type for %s%s" % (
+        assignment.group("name"), _known(type_map)))
   return results
 
 
+def _add(results, assignment, of_type):
+  name, index, values = assignment.group("name", "index", "values")
+  if values is not None and index is not None:
+    raise ValueError("Assignment of a list to a list index: %s" % assignment.group())
+  if values is not None:
+    value = [_parse(name, text, of_type) for text in re.split("[ ,]", values) if text]
+  else:
+    value = _parse(name, assignment.group("value"), of_type)
+  before = results.get(name)
+  if name in results and (index is None or not isinstance(before, dict)):
+    raise ValueError("Multiple assignments to variable '%s' in %s" % (name, assignment.string))
+  if index is None:
+    results[name] = value
+  elif int(index) in results.setdefault(name, {}):
+    raise ValueError("Multiple assignments to variable '%s[%s]' in %s" % (
+      name, index, assignment.string))
+  else:
+    results[name][int(index)] = value
+
+
 def _parse(name, text, of_type):
-  text = text.strip()
   try:
     if of_type is bool:
-      return text.lower() == "true" if text.lower() in ("true", "false") else bool(int(text))
+      return _BOOLS[text] if text in _BOOLS else bool(int(text))
     return of_type(text)
   except ValueError:
-    raise ValueError("%s is of type %s, and %r is none." % (name, of_type.__name__, text)) from None
+    raise ValueError("Could not parse hparam '%s' of type '%s' with value '%s'" % (
+      name, of_type.__name__, text)) from None
 
 
 def _cast(name, value, of_type):
   """Returns a value of the hyperparameter's type; an integer also passes for a float."""
-  if of_type is type(None) or value is None or isinstance(value, of_type) and (
-      of_type is bool or not isinstance(value, bool)):
+  if type(value) is of_type or of_type is type(None):
     return value
-  is_number = isinstance(value, numbers.Number) and not isinstance(value, bool)
-  if of_type is float and is_number or (
-      of_type is int and isinstance(value, numbers.Integral) and is_number):
-    return of_type(value)
-  raise ValueError("%s is of type %s, and %r is none." % (name, of_type.__name__, value))
+  fits = (issubclass(of_type, bool) == isinstance(value, bool)
+          and (isinstance(value, (str, bytes)) or not issubclass(of_type, (str, bytes)))
+          and (isinstance(value, numbers.Integral) or not issubclass(of_type, numbers.Integral))
+          and (isinstance(value, numbers.Number) or not issubclass(of_type, numbers.Number)))
+  if not fits:
+    raise ValueError("Could not cast hparam '%s' of type '%s' from value %r" % (
+      name, of_type.__name__, value))
+  return of_type(value)
+
+
+def _known(names):
+  return ". There are: %s." % ", ".join(sorted(names)) if names else ": there are none."
 
 
 class HParams:
   """Hyperparameters. Each is an attribute, and keeps the type of its first value.
 
   Args:
+    hparam_def: a protocol buffer of `to_proto`, in the place of keywords.
+    model_structure: a value that is not a hyperparameter.
     **kwargs: names and values. The type of a list is that of its first element.
+
+  Raises:
+    ValueError: there are both; a name is taken; or a value has no type of a hyperparameter.
   """
 
   def __init__(self, hparam_def=None, model_structure=None, **kwargs):
-    if hparam_def is not None:
-      raise ValueError("HParams takes keywords only; protocol buffers went with TensorFlow 1.15.")
-    self._types = {}
+    self._hparam_types = {}
     self._model_structure = model_structure
+    if hparam_def and kwargs:
+      raise ValueError("HParams takes a hparam_def or keywords, not both: they are mutually "
+                       "exclusive")
+    if hparam_def:
+      kwargs = {name: _value_of(value) for name, value in hparam_def.hparam.items()}
     for name, value in kwargs.items():
       self.add_hparam(name, value)
 
   def add_hparam(self, name: str, value: Any) -> None:
-    """Adds one; a tuple becomes a list."""
-    if hasattr(self, name):
-      raise ValueError("The name %r is taken." % name)
+    """Adds a hyperparameter; raises ValueError if the name is taken, or for an empty list."""
+    if getattr(self, name, None) is not None:
+      raise ValueError("Hyperparameter name is reserved: %s" % name)
     is_list = isinstance(value, (list, tuple))
     if is_list and not value:
-      raise ValueError("%s is an empty list, which has no type." % name)
-    self._types[name] = (type(value[0] if is_list else value), is_list)
-    setattr(self, name, list(value) if is_list else value)
+      raise ValueError("Multi-valued hyperparameters cannot be empty: %s" % name)
+    self._hparam_types[name] = (type(value[0] if is_list else value), is_list)
+    setattr(self, name, value)
 
   def set_hparam(self, name: str, value: Any) -> None:
-    """Changes one that is there."""
-    if name not in self._types:
-      raise ValueError("There is no hyperparameter %r. There are: %s."
-                       % (name, ", ".join(sorted(self._types))))
-    of_type, is_list = self._types[name]
-    if is_list != isinstance(value, list):
-      raise ValueError("%s is %s list, and got %r." % (name, "a" if is_list else "no", value))
+    """Changes a value; raises KeyError if the name is not there, ValueError for another type."""
+    if name not in self._hparam_types:
+      raise KeyError("%s%s" % (name, _known(self._hparam_types)))
+    of_type, is_list = self._hparam_types[name]
+    if isinstance(value, list) and not is_list:
+      raise ValueError("Must not pass a list for single-valued parameter: %s" % name)
+    if is_list and not isinstance(value, list):
+      raise ValueError("Must pass a list for multi-valued parameter: %s" % name)
     setattr(self, name, [_cast(name, element, of_type) for element in value] if is_list
             else _cast(name, value, of_type))
 
   def del_hparam(self, name: str) -> None:
-    """Removes one, if it is there."""
-    if self._types.pop(name, None):
+    """Removes a hyperparameter, if it is there."""
+    if self._hparam_types.pop(name, None):
       delattr(self, name)
 
-  def parse(self, values: str) -> "HParams":
-    """Sets what a string says, such as "rate=0.1,layers=[64,32],layers[1]=16"; returns self."""
-    parsed = parse_values(values, {name: kind for name, (kind, _) in self._types.items()})
+  def parse(self, values: str) -> HParams:
+    """Sets what a string says, such as "rate=0.1,layers=[64,32],layers[1]=16"; returns self.
+
+    Raises:
+      ValueError: as `parse_values`, or a list has no such element.
+    """
+    parsed = parse_values(values, {name: kind for name, (kind, _) in self._hparam_types.items()})
     for name, value in parsed.items():
-      if isinstance(value, dict):
-        changed = list(getattr(self, name))
-        for index, element in value.items():
-          if index >= len(changed):
-            raise ValueError("%s has %d elements, and none at %d." % (name, len(changed), index))
-          changed[index] = element
-        value = changed
+      if isinstance(value, dict) and self._hparam_types[name][1]:
+        value = self._with_elements(name, value)
       self.set_hparam(name, value)
     return self
 
-  def override_from_dict(self, values_dict: Dict[str, Any]) -> "HParams":
+  def _with_elements(self, name, elements):
+    changed = list(getattr(self, name))
+    for index, element in elements.items():
+      if index >= len(changed):
+        raise ValueError("%s has %d elements, and none at %d" % (name, len(changed), index))
+      changed[index] = element
+    return changed
+
+  def override_from_dict(self, values_dict: Dict[str, Any]) -> HParams:
     """Sets what a dict says; returns self."""
     for name, value in values_dict.items():
       self.set_hparam(name, value)
     return self
 
-  def parse_json(self, values_json: str) -> "HParams":
+  set_from_map = override_from_dict
+
+  def parse_json(self, values_json: str) -> HParams:
     """Sets what a JSON object says; returns self."""
     return self.override_from_dict(json.loads(values_json))
 
@@ -149,25 +185,65 @@ class HParams:
     return json.dumps({name: value for name, value in self.values().items() if not callable(value)},
                       indent=indent, separators=separators, sort_keys=sort_keys)
 
+  def to_proto(self, export_scope=None):
+    """Returns all as a protocol buffer; raises ValueError for a type that it cannot hold."""
+    del export_scope
+    message = _hparam_def.message_class()()
+    for name, (of_type, is_list) in self._hparam_types.items():
+      kind, value = _hparam_def.kind_of(of_type, is_list), getattr(self, name)
+      values = [each.encode() if isinstance(each, str) else each
+                for each in (value if is_list else [value])]
+      if is_list:
+        getattr(message.hparam[name], kind).value.extend(values)
+      else:
+        setattr(message.hparam[name], kind, values[0])
+    return message
+
+  @staticmethod
+  def from_proto(hparam_def, import_scope=None) -> HParams:
+    """Makes them from a protocol buffer."""
+    del import_scope
+    return HParams(hparam_def=hparam_def)
+
   def values(self) -> Dict[str, Any]:
     """Returns {name: value}."""
-    return {name: getattr(self, name) for name in self._types}
+    return {name: getattr(self, name) for name in self._hparam_types}
 
   def get(self, key: str, default: Any = None) -> Any:
-    """Returns one, or the default where it is not there."""
-    return getattr(self, key) if key in self._types else default
+    """Returns a value, or the default of a name that is not there; ValueError for another type."""
+    if key not in self._hparam_types:
+      return default
+    of_type, is_list = self._hparam_types[key]
+    if default is not None:
+      if is_list != isinstance(default, list):
+        raise ValueError("Hparam '%s' of type '%s%s' is incompatible with default=%s" % (
+          key, "list of " * is_list, of_type.__name__, default))
+      for each in default if is_list else [default]:
+        _cast(key, each, of_type)
+    return getattr(self, key)
 
   def get_model_structure(self):
     """Returns what `set_model_structure` has set."""
     return self._model_structure
 
   def set_model_structure(self, model_structure) -> None:
-    """Keeps a value that is no hyperparameter."""
+    """Keeps a value that is not a hyperparameter."""
     self._model_structure = model_structure
 
   def __contains__(self, key):
-    return key in self._types
+    return key in self._hparam_types
+
+  def __str__(self):
+    """Text that `parse` takes."""
+    return ",".join("%s=%s" % item for item in self.values().items())
 
   def __repr__(self):
-    return "HParams(%s)" % ", ".join(
-        "%s=%r" % item for item in sorted(self.values().items()))
+    return "%s(%s)" % (type(self).__name__, sorted(self.values().items()))
+
+
+def _value_of(value):
+  kind = value.WhichOneof("kind")
+  held = getattr(value, kind)
+  held = list(held.value) if kind.endswith("_list") else [held]
+  held = [each.decode() if isinstance(each, bytes) else each for each in held]
+  return held if kind.endswith("_list") else held[0]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import sys
 
 import tensorflow.compat.v1 as tf
 
 import tf1ps.v1 as tf1
+from tf1ps import cluster as _cluster
 
 __path__ = []  # legacy programs import estimators.run_config as a module
 run_config = model_fn = sys.modules[__name__]
@@ -29,8 +33,10 @@ class TaskType:
 class RunConfig(tf1.estimator.RunConfig):
   """A RunConfig of tf.estimator that takes the arguments of tf.contrib.learn.
 
+  Where TF_CONFIG names neither a chief nor a master, worker 0 is the chief.
+
   Args:
-    master: must be empty, since TF_CONFIG names the cluster.
+    master: empty, or the address of this task, since TF_CONFIG names the cluster.
     num_cores: the number of threads of a session; 0 leaves it to TensorFlow.
     log_device_placement: whether sessions log where each operation runs.
     gpu_memory_fraction: the part of a GPU's memory that a session may take.
@@ -39,13 +45,14 @@ class RunConfig(tf1.estimator.RunConfig):
     **fields: fields of `tf.estimator.RunConfig`.
 
   Raises:
-    ValueError: there is a master.
+    ValueError: the master is another task's address, or there is an evaluation_master.
   """
 
   def __init__(self, master=None, num_cores=0, log_device_placement=False, gpu_memory_fraction=1,
                evaluation_master="", session_config=None, **fields):
+    config = json.loads(os.environ.get("TF_CONFIG") or "{}")
     for name, value in (("master", master), ("evaluation_master", evaluation_master)):
-      if value:
+      if value and not (name == "master" and _is_own_address(value, config)):
         raise ValueError("%s=%r: name the cluster in TF_CONFIG, and leave %s out" % (
           name, value, name))
     if session_config is None and (num_cores or log_device_placement or gpu_memory_fraction != 1):
@@ -53,9 +60,32 @@ class RunConfig(tf1.estimator.RunConfig):
         inter_op_parallelism_threads=num_cores, intra_op_parallelism_threads=num_cores,
         log_device_placement=log_device_placement,
         gpu_options=tf.GPUOptions(per_process_gpu_memory_fraction=gpu_memory_fraction))
-    super().__init__(session_config=session_config, **fields)
+    with _worker_0_as_chief(config):
+      super().__init__(session_config=session_config, **fields)
 
   @property
   def tf_config(self):
     """The configuration of sessions."""
     return self.session_config
+
+
+def _is_own_address(master: str, config: dict) -> bool:
+  task = config.get("task") or {}
+  addresses = (config.get("cluster") or {}).get(task.get("type")) or []
+  index = int(task.get("index") or 0)
+  return _cluster.record_of(master) is not None or (
+    index < len(addresses) and master in (addresses[index], "grpc://" + addresses[index]))
+
+
+@contextlib.contextmanager
+def _worker_0_as_chief(config: dict):
+  """Names worker 0 "chief" in TF_CONFIG while tf.estimator reads it: it needs a chief."""
+  if not config.get("cluster") or not config.get("task"):
+    yield
+    return
+  before = os.environ["TF_CONFIG"]
+  os.environ["TF_CONFIG"] = _cluster.with_chief(before)
+  try:
+    yield
+  finally:
+    os.environ["TF_CONFIG"] = before

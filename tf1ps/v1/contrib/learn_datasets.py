@@ -1,12 +1,15 @@
-"""`tf.contrib.learn.datasets`: MNIST; nothing is downloaded."""
+"""`tf.contrib.learn.datasets` and its module `base`: MNIST; nothing is downloaded."""
 
 from __future__ import annotations
 
-from tf1ps.v1.contrib import learn_base as base  # noqa: F401
-from tf1ps.v1.examples.tutorials.mnist import input_data as mnist  # noqa: F401
+import os
+import sys
 
-__path__ = []  # legacy programs import datasets.mnist as a module
+from tf1ps.v1 import mnist_data as mnist
+from tf1ps.v1.mnist_data import Datasets  # noqa: F401
 
+__path__ = []  # legacy programs import datasets.base and datasets.mnist as modules
+base = sys.modules[__name__]
 
 DATASETS = {"mnist": lambda train_dir="MNIST-data": mnist.read_data_sets(train_dir)}
 
@@ -25,3 +28,17 @@ def load_dataset(name: str, size: str = "small", test_with_fake_data: bool = Fal
   if name not in DATASETS:
     raise ValueError("load_dataset(%r): tf1ps reads only %s" % (name, ", ".join(DATASETS)))
   return DATASETS[name]()
+
+
+def maybe_download(filename: str, work_directory: str, source_url: str) -> str:
+  """Returns the path of a file that is there; nothing is downloaded.
+
+  Raises:
+    FileNotFoundError: it is not there.
+  """
+  path = os.path.join(work_directory, filename)
+  if not os.path.exists(path):
+    raise FileNotFoundError(
+        "%s has no file %s. tf1ps downloads nothing: put it there, from %s."
+        % (work_directory, filename, source_url))
+  return path

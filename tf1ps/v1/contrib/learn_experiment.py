@@ -1,4 +1,4 @@
-"""`tf.contrib.learn.Experiment`, over `tf.estimator.train_and_evaluate`.
+"""`tf.contrib.learn.Experiment` and `learn_runner`, over `tf.estimator.train_and_evaluate`.
 
 On a cluster each task does its part, whichever method the program calls: the ps serve, the workers
 train, the evaluator or the master evaluates.
@@ -98,7 +98,7 @@ class Experiment:
     return metrics, self._export(metrics)
 
   def test(self) -> dict:
-    """Makes one step of all: trains, evaluates, exports."""
+    """Makes a step of everything: trains, evaluates, exports."""
     self._train(steps=1)
     metrics = self.estimator.evaluate(name="one_pass", **{**self._eval, "steps": 1})
     self._export(metrics)
@@ -126,3 +126,36 @@ class Experiment:
     return [exporter.export(
       self.estimator, folder + exporter.name, self.estimator.latest_checkpoint(), metrics, True)
             for exporter in self._exporters]
+
+
+def run(experiment_fn, output_dir=None, schedule=None, run_config=None, hparams=None):
+  """Makes an Experiment, and calls a method of it.
+
+  Args:
+    experiment_fn: called as `experiment_fn(run_config, hparams)`, without a run_config as
+      `experiment_fn(output_dir)`; returns an `Experiment`.
+    output_dir: the model directory.
+    schedule: the name of the method; None for `train_and_evaluate`. On a cluster each task does
+      its part, whatever the method.
+    run_config: a RunConfig.
+    hparams: the hyperparameters.
+
+  Returns:
+    The result of the method.
+
+  Raises:
+    ValueError: run_config and output_dir are both given, or neither; or an unknown method is named.
+    TypeError: `experiment_fn` does not return an `Experiment`.
+  """
+  if (run_config is None) == (output_dir is None):
+    raise ValueError("learn_runner.run needs either run_config or output_dir")
+  if run_config is None:
+    experiment = experiment_fn(output_dir)
+  else:
+    experiment = experiment_fn(run_config, hparams)
+  if not isinstance(experiment, Experiment):
+    raise TypeError("experiment_fn returned %r, not a tf.contrib.learn.Experiment" % (experiment,))
+  method = getattr(experiment, schedule or "train_and_evaluate", None)
+  if not callable(method):
+    raise ValueError("An Experiment has no schedule %r" % schedule)
+  return method()

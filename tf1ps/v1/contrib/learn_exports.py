@@ -35,7 +35,7 @@ class ExportStrategy(tf1.estimator.Exporter):
 
 def make_export_strategy(serving_input_fn, default_output_alternative_key=None, assets_extra=None,
                          as_text=False, exports_to_keep=5, strip_default_attrs=None):
-  """Returns a strategy that exports a SavedModel, and keeps the newest ones.
+  """Returns a strategy that exports a SavedModel, and keeps the newest exports.
 
   Args:
     serving_input_fn: returns a `tf.estimator.export.ServingInputReceiver`.

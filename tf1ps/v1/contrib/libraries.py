@@ -1,7 +1,7 @@
 """Where the names of tf.contrib are today.
 
 TensorFlow 1.15 has them itself, but for a few that it has moved. On TensorFlow 2 each comes from
-TensorFlow under its name of today, from a module beside this one that writes it anew, or from the
+TensorFlow under its name of today, from a module beside this file that writes it anew, or from the
 package tf_slim.
 """
 
@@ -30,24 +30,19 @@ _LOOPS = {  # of slim: in TensorFlow 1.15 and in tf_slim
 
 def overlay(package: str, drop_ins: Optional[Dict[str, Sequence[str]]] = None,
             heirs: Optional[Dict[str, str]] = None, libraries: Sequence[str] = (),
-            advice: str = "", path: str = "", files: Optional[Dict[str, str]] = None):
+            advice: str = "", path: str = "", files: Optional[Dict[str, str]] = None,
+            lost: str = ""):
   """Declares the names of a namespace of tf.contrib.
 
   Args:
     package: the `__name__` of the module that is the namespace.
-    drop_ins: the names that come from tf1ps, by the room that exports them.
-    heirs: the names, with blanks between, by the module that has them today: a dotted name, in
-      which "tf" is tensorflow.compat.v1. `old=new` is a name that has changed.
-    libraries: modules of tf_slim; all their names are names of this namespace, too.
-    advice: for names that are nowhere: what to use.
-    path: how legacy programs reach into the files of this namespace, such as "python.layers": it
-      leads to these files, else to the package of the first library's names, without libraries to
-      the namespace.
-    files: the modules below that path, each with the module that has its names today.
+    drop_ins: a row of `compat.DROP_INS`.
+    heirs, libraries, advice, path, files, lost: see `compat.Package`.
 
   Returns:
     The namespace's `__getattr__` and `__dir__`.
   """
+  del lost
   name_in_contrib = package[len(__package__) + 1:]
   module_of, name_today = {}, {}
   for module, names in (heirs or {}).items():
@@ -55,55 +50,63 @@ def overlay(package: str, drop_ins: Optional[Dict[str, Sequence[str]]] = None,
       name, _, new = entry.partition("=")
       module_of[name], name_today[name] = module, new or name
 
+  def absent(name, why):
+    return AttributeError("tf.contrib.%s.%s is not there: %s." % (name_in_contrib, name, why))
+
   def heir(name):  # TensorFlow 1.15 itself has moved some names
     if name not in module_of:
-      raise AttributeError("tf.contrib.%s has no name %s" % (name_in_contrib, name))
-    return getattr(_import(module_of[name]), name_today[name])
+      raise absent(name, advice or "TensorFlow 1.15 is the last with it")
+    if not _is_installed(module_of[name]):
+      package = module_of[name].partition(".")[0].replace("_", "-")
+      raise absent(name, "it needs the package %s. Run: pip install %s" % (package, package))
+    module = _import(module_of[name])
+    if hasattr(module, name_today[name]) or not _namespace.submodule(module, name_today[name]):
+      return getattr(module, name_today[name])
+    return _namespace.submodule(module, name_today[name])
 
-  if IS_IN_TENSORFLOW:
+  if IS_IN_TENSORFLOW and importlib.util.find_spec("tensorflow.contrib." + name_in_contrib):
     if name_in_contrib in ("slim", "training"):
       _give_loops_our_classes()
     base = importlib.import_module("tensorflow.contrib." + name_in_contrib)
     return _namespace.overlay(package, base, drop_ins, gone=heir)
 
   def find(name):
-    if name in module_of and module_of[name] == __package__:  # a module beside this one
-      return importlib.import_module("%s.%s" % (__package__, name_today[name]))
-    if name in module_of:
-      return heir(name)
-    for library in libraries if _has_slim() else ():
+    for library in libraries if name not in module_of and _is_installed("tf_slim") else ():
       if hasattr(_import(library), name) or _namespace.submodule(_import(library), name):
         return getattr(_import(library), name)
-    why = advice or "TensorFlow 1.15 is the last with it"
-    if libraries and not _has_slim():
-      why = "it needs the package tf_slim. Run: pip install 'tf1ps[legacy]'"
-    raise AttributeError("tf.contrib.%s.%s is not there: %s." % (name_in_contrib, name, why))
+    if libraries and name not in module_of and not _is_installed("tf_slim"):
+      raise absent(name, "it needs the package tf_slim. Run: pip install 'tf1ps[legacy]'")
+    return heir(name)
 
   def list_names():
-    names = set(module_of)
-    for library in libraries if _has_slim() else ():
+    names = {name for name, module in module_of.items() if _is_installed(module)}
+    for library in libraries if _is_installed("tf_slim") else ():
       names |= set(getattr(_import(library), "__all__", None) or dir(_import(library)))
     return names
 
   base = types.ModuleType(name_in_contrib)
   base.__dir__ = list_names
+  end = None
   if files:
-    base.python = _path(package, path, _files("%s.%s" % (package, path), files))
+    end = _files("%s.%s" % (package, path), files)
   elif path and not libraries:
-    base.python = _path(package, path, sys.modules[package])
-  elif path and _has_slim():
-    base.python = _path(package, path, _import(".".join(libraries[0].split(".")[:2])))
+    end = sys.modules[package]
+  elif path and _is_installed("tf_slim"):
+    end = _import(".".join(libraries[0].split(".")[:2]))
+  if end is not None:
+    setattr(base, path.partition(".")[0], _path(package, path, end))
   return _namespace.overlay(package, base, drop_ins, gone=find)
 
 
-def _has_slim():
-  return importlib.util.find_spec("tf_slim") is not None
+def _is_installed(module):
+  root = module.partition(".")[0]
+  return root in ("tf", "tf1ps") or importlib.util.find_spec(root) is not None
 
 
 @functools.lru_cache(maxsize=None)
 def _import(name):
   if name.startswith("tf_slim"):
-    _compat.mend_tf_slim()
+    _compat.fix_tf_slim()
     _give_loops_our_classes()
   if name == "tf" or name.startswith("tf."):
     return functools.reduce(getattr, name.split(".")[1:], tensorflow.compat.v1)
@@ -117,7 +120,7 @@ def _give_loops_our_classes():
       importlib.import_module(names[0 if IS_IN_TENSORFLOW else 1]) for names in _LOOPS.values()]
   stock = tensorflow.compat.v1.train.SyncReplicasOptimizer
   _compat.replace_names(learning, "supervisor", {"Supervisor": _train.Supervisor})
-  # slim only asks whether the program's optimizer is one.
+  # slim only asks whether the program's optimizer is of this class.
   _compat.replace_names(learning, "sync_replicas_optimizer", {
     "SyncReplicasOptimizer": (_train.SyncReplicasOptimizer, stock)})
   _compat.replace_names(training, "monitored_session", {

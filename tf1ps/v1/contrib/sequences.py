@@ -24,7 +24,7 @@ def sequence_loss(logits, targets, weights, average_across_timesteps=True,
     name: of the operations.
 
   Returns:
-    A scalar, or one value for each element of what is not summed.
+    A scalar, or a value for each element of the dimensions that are not summed.
   """
   if (average_across_timesteps and sum_over_timesteps) or (average_across_batch and sum_over_batch):
     raise ValueError("A loss is averaged or summed over a dimension, not both.")
@@ -56,8 +56,7 @@ def tile_batch(t, multiplier, name=None):
       tiled = tf.tile(tf.expand_dims(tensor, 1), times)
       size = tensor.shape.dims[0].value
       result = tf.reshape(tiled, tf.concat([[-1], tf.shape(tensor)[1:]], 0))
-      result.set_shape(
-          tf.TensorShape([size and size * multiplier]).concatenate(tensor.shape[1:]))
+      result.set_shape(tf.TensorShape([size and size * multiplier]).concatenate(tensor.shape[1:]))
       return result
   return tf.nest.map_structure(tile, t)
 
@@ -85,7 +84,7 @@ def stack_bidirectional_dynamic_rnn(cells_fw, cells_bw, inputs, initial_states_f
                                     initial_states_bw=None, dtype=None, sequence_length=None,
                                     parallel_iterations=None, time_major=False, scope=None,
                                     swap_memory=False):
-  """Bidirectional layers on top of each other; each reads both outputs of the one below.
+  """Bidirectional layers on top of each other; each reads both outputs of the layer below.
 
   Args:
     cells_fw: a cell for each layer, forwards.
@@ -93,7 +92,7 @@ def stack_bidirectional_dynamic_rnn(cells_fw, cells_bw, inputs, initial_states_f
     inputs: `[batch, length, depth]`, or `[length, batch, depth]` with time_major.
     initial_states_fw: a state for each layer; None for zeros.
     initial_states_bw: likewise backwards.
-    dtype: of the states, where no initial ones are given.
+    dtype: of the states, where no initial states are given.
     sequence_length: `[batch]`.
     parallel_iterations: of the loops.
     time_major: whether the length is the first dimension.
@@ -134,3 +133,82 @@ def _stack(layer, cells_fw, cells_bw, inputs, states_fw, states_bw, scope):
         inputs, last_fw, last_bw = layer(inputs, *parts)
         last.append((last_fw, last_bw))
   return (inputs, *[tuple(states) for states in zip(*last)])
+
+
+def sequence_loss_by_example(logits, targets, weights, average_across_timesteps=True,
+                             softmax_loss_function=None, name=None):
+  """The weighted cross entropy of each sequence, `[batch]`.
+
+  Args:
+    logits: a tensor `[batch, classes]` for each time step.
+    targets: a tensor `[batch]` for each time step, integers.
+    weights: a tensor `[batch]` for each time step; 0 leaves an element out.
+    average_across_timesteps: whether to divide the sum over the time steps by its weights.
+    softmax_loss_function: takes `labels` and `logits`, in place of the softmax cross entropy.
+    name: of the operations.
+
+  Raises:
+    ValueError: the lists have different lengths.
+  """
+  if not len(logits) == len(targets) == len(weights):
+    raise ValueError("There are %d logits, %d targets and %d weights: each time step needs all "
+                     "three." % (len(logits), len(targets), len(weights)))
+  with tf.name_scope(name, "sequence_loss_by_example", [*logits, *targets, *weights]):
+    losses = []
+    for logit, target, weight in zip(logits, targets, weights):
+      target = tf.reshape(target, [-1])
+      losses.append(weight * (
+        softmax_loss_function(labels=target, logits=logit) if softmax_loss_function
+        else tf.nn.sparse_softmax_cross_entropy_with_logits(labels=target, logits=logit)))
+    total = tf.add_n(losses)
+    return total / (tf.add_n(weights) + _TINY) if average_across_timesteps else total
+
+
+def mean_sequence_loss(logits, targets, weights, average_across_timesteps=True,
+                       average_across_batch=True, softmax_loss_function=None, name=None):
+  """The sum of `sequence_loss_by_example` over the batch, or its mean; a scalar."""
+  with tf.name_scope(name, "sequence_loss", [*logits, *targets, *weights]):
+    total = tf.reduce_sum(sequence_loss_by_example(
+      logits, targets, weights, average_across_timesteps, softmax_loss_function))
+    if average_across_batch:
+      total /= tf.cast(tf.shape(targets[0])[0], total.dtype)
+    return total
+
+
+def rnn_decoder(decoder_inputs, initial_state, cell, loop_function=None, scope=None):
+  """Runs a cell over the inputs; returns the outputs, a list, and the last state.
+
+  Args:
+    decoder_inputs: a tensor `[batch, depth]` for each time step.
+    initial_state: the state before the first step.
+    cell: of tf.nn.rnn_cell.
+    loop_function: takes an output and the number of its step; returns the next step's input in the
+      place of the given input.
+    scope: the variable scope, in place of "rnn_decoder".
+  """
+  with tf.variable_scope(scope or "rnn_decoder"):
+    state, outputs = initial_state, []
+    for step, inputs in enumerate(decoder_inputs):
+      if step:
+        tf.get_variable_scope().reuse_variables()
+      if loop_function is not None and outputs:
+        with tf.variable_scope("loop_function", reuse=True):
+          inputs = loop_function(outputs[-1], step)
+      output, state = cell(inputs, state)
+      outputs.append(output)
+    return outputs, state
+
+
+def deprecated_flipped_softmax_cross_entropy_with_logits(logits, labels, dim=-1, name=None):
+  """The softmax cross entropy with its arguments in the order from before TensorFlow 1.0."""
+  return tf.nn.softmax_cross_entropy_with_logits(labels=labels, logits=logits, dim=dim, name=name)
+
+
+def deprecated_flipped_sparse_softmax_cross_entropy_with_logits(logits, labels, name=None):
+  """Likewise the sparse function."""
+  return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name=name)
+
+
+def deprecated_flipped_sigmoid_cross_entropy_with_logits(logits, targets, name=None):
+  """Likewise that of the sigmoid."""
+  return tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=logits, name=name)

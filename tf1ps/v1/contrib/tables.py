@@ -1,4 +1,4 @@
-"""Tables of vocabularies in one call."""
+"""Tables of vocabularies, each by a single call."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def index_table_from_tensor(mapping, num_oov_buckets=0, default_value=-1, hasher
   Args:
     mapping: `[keys]`: strings or integers.
     num_oov_buckets: how many further positions the keys that are not in it share, by their hash.
-    default_value: the position of such a key where there are none of these.
-    hasher_spec: None: there is one hash function.
+    default_value: the position of such a key if no further positions are made.
+    hasher_spec: None: there is a single hash function.
     dtype: of the keys that are looked up.
     name: of the operations.
 
@@ -59,7 +59,17 @@ def index_table_from_file(vocabulary_file=None, num_oov_buckets=0, vocab_size=No
                           default_value=-1, hasher_spec=None, key_dtype=tf.string, name=None,
                           key_column_index=_WHOLE_LINE, value_column_index=_LINE_NUMBER,
                           delimiter="\t"):
-  """A table from each line of a file to its number; the arguments as in the function above."""
+  """Returns a table from each line of a file to the number of the line, from 0.
+
+  Args:
+    vocabulary_file: the path of the file.
+    num_oov_buckets, default_value, hasher_spec, name: as for `index_table_from_tensor`.
+    vocab_size: the number of lines to read; None for all.
+    key_dtype: the type of the keys that are looked up.
+    key_column_index, value_column_index: the columns with the keys and the numbers, if the lines
+      have columns.
+    delimiter: the text between two columns.
+  """
   initializer = tf.lookup.TextFileInitializer(
       vocabulary_file, tf.int64 if key_dtype.is_integer else key_dtype, key_column_index, tf.int64,
       value_column_index, vocab_size=vocab_size, delimiter=delimiter)
@@ -68,7 +78,7 @@ def index_table_from_file(vocabulary_file=None, num_oov_buckets=0, vocab_size=No
 
 def _index_table(initializer, num_oov_buckets, default_value, hasher_spec, dtype, name):
   if hasher_spec is not None:
-    raise ValueError("hasher_spec=%r: tf.lookup has one hash function. Leave it out." % hasher_spec)
+    raise ValueError("hasher_spec=%r: leave it out, tf.lookup has one hash function" % hasher_spec)
   if num_oov_buckets:
     return tf.lookup.StaticVocabularyTable(
         initializer, num_oov_buckets, lookup_key_dtype=dtype, name=name)

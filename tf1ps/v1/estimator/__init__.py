@@ -1,6 +1,6 @@
 """`tf.estimator`: the package tensorflow-estimator with tf1ps' servers and sessions inside.
 
-TensorFlow 1.15 brings the package; after 2.15 it is one of its own, and `tf1ps[legacy]` brings it.
+TensorFlow 1.15 brings the package; after 2.15 it is installed apart, and `tf1ps[legacy]` brings it.
 Here its cluster starts, survives and ends: the ps and the evaluator too.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tf1ps.v1 import namespace as _namespace
 from tf1ps.v1.estimator import package as _package
-from tf1ps.v1.estimator.options import EstimatorOptions, set_options  # noqa: F401
+from tf1ps.v1.estimator.estimator_options import EstimatorOptions, set_options  # noqa: F401
 from tf1ps.v1.estimator.training import train_and_evaluate  # noqa: F401
 
 __getattr__, __dir__ = _namespace.overlay(__name__, _package.load(), gone=_package.explain)

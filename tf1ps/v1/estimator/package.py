@@ -24,7 +24,8 @@ def load() -> Optional[types.ModuleType]:
 
 def explain(name: str):
   """Raises AttributeError for a name that the package does not have."""
-  problem = compat.estimator_problem() or "tensorflow-estimator has no such name"
+  problem = compat.estimator_problem() or compat.LOST.get(
+    "estimator." + name, "tensorflow-estimator has no such name")
   raise AttributeError("tf.estimator.%s is not there: %s." % (name, problem))
 
 

@@ -1,26 +1,25 @@
 """`tf.estimator.train_and_evaluate`, whose evaluator ends with the run.
 
 TensorFlow's evaluator ends only at `max_steps`, and sleeps for `throttle_secs` (600 by default)
-before it looks. This one follows the run's status file in the model directory, as tf1ps' own
+before it looks. tf1ps follows the run's status file in the model directory, as its own
 evaluator does. A task that is started again after the run has ended has nothing left to do.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps import checkpoint, compat, program, session, state
-from tf1ps.v1.estimator import options as options_lib
+from tf1ps.v1.estimator import estimator_options as options_lib
 from tf1ps.v1.estimator import updates
 
 _START_TIMEOUT = 600.0  # seconds for the run to appear: people start tasks by hand
 
 
 def train_and_evaluate(estimator, train_spec, eval_spec):
-  """Trains and evaluates, like TensorFlow's; by TF_CONFIG as one task of a cluster.
+  """Trains and evaluates, like TensorFlow's; by TF_CONFIG as a task of a cluster.
 
   Args:
     estimator: a `tf.estimator.Estimator`.
@@ -37,7 +36,7 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
   if config.task_type == "evaluator" and config.task_id == 0:
     _follow(estimator, train_spec, eval_spec)
     return None
-  if config.cluster_spec and _has_ended(estimator.model_dir, train_spec.max_steps):
+  if config.cluster_spec and _run_has_ended(estimator, train_spec):
     tf.logging.info("The run in %s has ended at step %d: nothing is left to do.",
                     estimator.model_dir, train_spec.max_steps)
     return None
@@ -45,14 +44,12 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
     return compat.train_and_evaluate(estimator, train_spec, eval_spec)
 
 
-def _has_ended(model_dir: str, max_steps: Optional[int]) -> bool:
-  status = state.RunFile(model_dir).read()
-  return (max_steps is not None and status is not None and status.state == state.RUN_ENDED
-          and status.global_step >= max_steps)
+def _run_has_ended(estimator, train_spec) -> bool:
+  return state.RunFile(estimator.model_dir).has_ended(last_step=train_spec.max_steps)
 
 
 def _follow(estimator, train_spec, eval_spec) -> None:
-  """Evaluates new checkpoints until the run has ended, and then the last one."""
+  """Evaluates new checkpoints until the run has ended, and then the last checkpoint."""
   options = options_lib.current_options()
   # A chief that was killed may come back: the others train on meanwhile.
   silence = max(options.heartbeat_timeout, options.end_timeout)
@@ -60,7 +57,7 @@ def _follow(estimator, train_spec, eval_spec) -> None:
   evaluations = compat.Evaluations(estimator, train_spec, eval_spec)
   end = _wait(watch, eval_spec.start_delay_secs)
   # A checkpoint of `max_steps` alone ends nothing: the other workers' last steps come after it.
-  while end is None and not _has_ended(estimator.model_dir, train_spec.max_steps):
+  while end is None and not _run_has_ended(estimator, train_spec):
     began = time.monotonic()
     _evaluate_newest(estimator, evaluations)
     end = _wait(watch, eval_spec.throttle_secs - (time.monotonic() - began))
@@ -86,7 +83,7 @@ def _wait(watch, seconds):
 
 
 def _evaluate_newest(estimator, evaluations) -> None:
-  """Evaluates the newest checkpoint, or the one before if that is damaged."""
+  """Evaluates the newest checkpoint, or the checkpoint before if the newest is damaged."""
   def evaluate(path):
     try:
       evaluations.evaluate(path)

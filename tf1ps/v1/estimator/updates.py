@@ -1,4 +1,4 @@
-"""How an estimator's variables are placed, its gradients travel, and its steps are made.
+"""How an estimator's variables are placed, and its steps are made.
 
 An estimator's model_fn makes the update itself, with an optimizer of its own. So the options act
 around it: on the device setter, on the calls of `apply_gradients` inside of the model_fn, on the
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Iterator
+from typing import Iterator, List
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps import cluster as cluster_lib
 from tf1ps import placement, replication, session, transfer
-from tf1ps.v1.estimator import options as options_lib
+from tf1ps.v1.estimator import estimator_options as options_lib
+from tf1ps.v1.estimator import steps_per_run
 
 
 def make_device_setter(config):
@@ -30,34 +31,43 @@ def make_device_setter(config):
     ps_strategy=options_lib.current_options().ps_strategy)
 
 
+_building: List[tf.Graph] = []  # a process global: an estimator has no argument for it
+
+
 def build_model(mode: str, call):
-  """Calls a model_fn by `call`; packs what its update sends, and bounds the staleness.
+  """Calls a model_fn by `call`, and bounds the staleness of its updates.
+
+  The model_fn of an estimator may call that of another, as in `tf.estimator.add_metrics`: the
+  update is that of the outermost model_fn.
 
   Returns the EstimatorSpec.
   """
-  options = options_lib.current_options()
-  if mode != "train" or cluster_lib.latest_record() is None:
+  options, graph = options_lib.current_options(), tf.get_default_graph()
+  if mode != "train" or cluster_lib.latest_record() is None or graph in _building:
     return call()
-  with _gradients_by(options):
-    spec = call()
-  if options.pack_bytes:
-    transfer.fetch_variables(options.pack_bytes)
-    transfer.keep_constants_local()
+  _building.append(graph)
+  try:
+    with _gradients_by(options):
+      spec = call()
+  finally:
+    _building.remove(graph)
   cluster = cluster_lib.latest_record().cluster
+  if options.staleness.max_lead is None:  # each of such steps waits for the others'
+    spec = steps_per_run.hand_over(spec)
   if options.staleness.max_lead and cluster.num_replicas > 1:
     clocks = replication.Clocks(
       tf.train.get_global_step(), cluster.num_replicas, cluster.replica_index)
     hook = replication.LeadHook(
       clocks, clocks.advance(spec.train_op), options.staleness.max_lead, options.start_timeout,
-      expects_all=False)  # a worker begins seconds after the one before
+      expects_all=False)  # a worker begins seconds after the worker before it
     spec = spec._replace(training_hooks=[*spec.training_hooks, hook])
   return spec
 
 
 @contextlib.contextmanager
 def _gradients_by(options) -> Iterator[None]:
-  """Has optimizers pack their gradients, and drop old ones, as the options say."""
-  if not options.pack_bytes and options.staleness.drop is None:
+  """Has optimizers drop old gradients, as the options say."""
+  if options.staleness.drop is None:
     yield
     return
   begun = replication.begin_gradient_age(tf.train.get_global_step())
@@ -66,10 +76,11 @@ def _gradients_by(options) -> Iterator[None]:
   @functools.wraps(stock)
   def apply_gradients(optimizer, grads_and_vars, global_step=None, name=None):
     pairs = [(gradient, variable) for gradient, variable in grads_and_vars]
-    if any(gradient is not None and _is_on_ps(gradient) for gradient, _ in pairs):
+    if any(gradient is not None and tf.DeviceSpec.from_string(gradient.device or "").job == "ps"
+           for gradient, _ in pairs):
       return stock(optimizer, pairs, global_step, name)  # inside of an update that is on the ps
-    if options.pack_bytes:
-      pairs = transfer.pack_gradients(pairs, options.pack_bytes)
+    # An update in a branch keeps a message per gradient, unless they are packed before it.
+    pairs = transfer.pack_gradients(pairs, options.pack_bytes)
     with _method_of_optimizers(stock):
       return _apply(optimizer, pairs, global_step, name, options.staleness.drop, begun)
 
@@ -78,30 +89,23 @@ def _gradients_by(options) -> Iterator[None]:
 
 
 def _apply(optimizer, pairs, global_step, name, max_staleness, begun):
-  if max_staleness is None:
-    return optimizer.apply_gradients(pairs, global_step, name)
   if global_step is None:
     raise ValueError(
       "staleness_policy=drop:%d needs the global step in each update of the model_fn: "
       "optimizer.minimize(loss, global_step=tf.train.get_global_step())" % max_staleness)
   age = replication.age_at_push(global_step, begun, [gradient for gradient, _ in pairs])
-  return replication.apply_unless_older(
-    optimizer, pairs, global_step, age, max_staleness).train_op
+  return replication.apply_unless_older(optimizer, pairs, global_step, age, max_staleness).train_op
 
 
 @contextlib.contextmanager
 def _method_of_optimizers(apply_gradients):
-  """Gives all optimizers an `apply_gradients`, but for those with one of their own."""
+  """Gives an `apply_gradients` to all optimizers that have none of their own."""
   before = tf.train.Optimizer.apply_gradients
   tf.train.Optimizer.apply_gradients = apply_gradients
   try:
     yield
   finally:
     tf.train.Optimizer.apply_gradients = before
-
-
-def _is_on_ps(gradient) -> bool:
-  return tf.DeviceSpec.from_string(gradient.device or "").job == "ps"
 
 
 _is_only_training = False  # a process global: an estimator has no argument for it
@@ -121,7 +125,12 @@ def only_training() -> Iterator[None]:
 def MonitoredTrainingSession(**arguments):  # noqa: N802  TensorFlow's name
   """Makes the session of `Estimator.train`: tf1ps' own, with the limits of the options."""
   options = options_lib.current_options()
+  record = cluster_lib.latest_record()
+  if record is not None:
+    arguments["hooks"] = steps_per_run.take_over(
+      arguments.get("hooks") or [], arguments.get("chief_only_hooks") or [], record.cluster,
+      options.steps_per_execution)
   return session.MonitoredTrainingSession(
     start_timeout=options.start_timeout, end_timeout=options.end_timeout,
     heartbeat_timeout=options.heartbeat_timeout, expects_all=False, ends_job=_is_only_training,
-    **arguments)
+    pack_bytes=options.pack_bytes, **arguments)

@@ -1,0 +1,24 @@
+# The public names, for editors and type checkers. Made by `python -m tests.stubs`.
+from tf1ps.cli import main as main
+from tf1ps.cli import run_local as run_local
+from tf1ps.cluster import Server as Server
+from tf1ps.compat import Error as Error
+from tf1ps.coordinator import ClusterCoordinator as ClusterCoordinator
+from tf1ps.launch import local_cluster as local_cluster
+from tf1ps.pipeline import Coordinator as Coordinator
+from tf1ps.pipeline import start_queue_runners as start_queue_runners
+from tf1ps.placement import GreedyLoadBalancingStrategy as GreedyLoadBalancingStrategy
+from tf1ps.placement import byte_size_load_fn as byte_size_load_fn
+from tf1ps.placement import replica_device_setter as replica_device_setter
+from tf1ps.program import ModelSpec as ModelSpec
+from tf1ps.program import evaluate as evaluate
+from tf1ps.program import export as export
+from tf1ps.program import predict as predict
+from tf1ps.replication import SyncReplicasOptimizer as SyncReplicasOptimizer
+from tf1ps.session import MonitoredTrainingSession as MonitoredTrainingSession
+from tf1ps.session import Supervisor as Supervisor
+from tf1ps.state import FIFOQueue as FIFOQueue
+from tf1ps.state import PaddingFIFOQueue as PaddingFIFOQueue
+from tf1ps.state import PriorityQueue as PriorityQueue
+from tf1ps.state import RandomShuffleQueue as RandomShuffleQueue
+from tf1ps.version import __version__ as __version__

@@ -1,0 +1,26 @@
+# The public names, for editors and type checkers. Made by `python -m tests.stubs`.
+from tf1ps.checkpoint.checkpoints import DamagedCheckpointError as DamagedCheckpointError
+from tf1ps.checkpoint.checkpoints import STATE_FILE as STATE_FILE
+from tf1ps.checkpoint.checkpoints import checkpoint_exists as checkpoint_exists
+from tf1ps.checkpoint.checkpoints import checkpoint_files as checkpoint_files
+from tf1ps.checkpoint.checkpoints import global_step_of_checkpoint as global_step_of_checkpoint
+from tf1ps.checkpoint.checkpoints import is_hidden as is_hidden
+from tf1ps.checkpoint.checkpoints import latest_checkpoint as latest_checkpoint
+from tf1ps.checkpoint.checkpoints import listed_checkpoints as listed_checkpoints
+from tf1ps.checkpoint.checkpoints import name_latest as name_latest
+from tf1ps.checkpoint.checkpoints import named_in as named_in
+from tf1ps.checkpoint.checkpoints import read_beside as read_beside
+from tf1ps.checkpoint.checkpoints import use_latest as use_latest
+from tf1ps.checkpoint.checkpoints import verify_checkpoint as verify_checkpoint
+from tf1ps.checkpoint.directory import CheckpointError as CheckpointError
+from tf1ps.checkpoint.directory import directory_problem as directory_problem
+from tf1ps.checkpoint.global_step import GlobalStepTracker as GlobalStepTracker
+from tf1ps.checkpoint.global_step import find_global_step as find_global_step
+from tf1ps.checkpoint.input_positions import InputPositions as InputPositions
+from tf1ps.checkpoint.leftovers import remove_leftovers as remove_leftovers
+from tf1ps.checkpoint.restoring import make_saver as make_saver
+from tf1ps.checkpoint.restoring import make_saver_for as make_saver_for
+from tf1ps.checkpoint.restoring import moving_averages_here as moving_averages_here
+from tf1ps.checkpoint.restoring import restore_checkpoint as restore_checkpoint
+from tf1ps.checkpoint.restoring import restore_latest as restore_latest
+from tf1ps.checkpoint.saving import CheckpointSaver as CheckpointSaver

@@ -1,0 +1,52 @@
+"""Tensors that stand in for others of a finished graph, also where a run feeds those.
+
+A feature that packs or copies values gives operations another tensor in place of the tensor that
+the program built. The program does not know that: a run of it may feed the first tensor, and then
+the operations must get the fed value. `stand_in` replaces and notes the tensor, and `fed_stand_ins`
+says what a session has to feed beside it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Dict, Iterable, List
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.compat import replace_input
+
+# By graph, the names of the tensors that stand in for a tensor of a name.
+_noted: "weakref.WeakKeyDictionary[tf.Graph, Dict[str, List[str]]]" = weakref.WeakKeyDictionary()
+
+
+def stand_in(tensor: tf.Tensor, by: tf.Tensor, consumers: Iterable[tf.Operation]) -> int:
+  """Replaces a tensor among the inputs of operations; returns the number of replaced inputs.
+
+  `by` has the type of `tensor`. Call it before a session runs any of the operations.
+  """
+  count = replace_input(tensor, by, consumers)
+  if count:
+    _noted.setdefault(tensor.graph, {}).setdefault(tensor.name, []).append(by.name)
+  return count
+
+
+def fed_stand_ins(graph: tf.Graph, fed: Iterable[object]) -> Dict[str, object]:
+  """Returns the names of the tensors that stand in for fed tensors, each with the key of its feed.
+
+  `fed` are the keys of a feed: tensors, variables or names of tensors.
+  """
+  keys: Dict[str, object] = {}
+  noted = _noted.get(graph)
+  if not noted:
+    return keys
+  for key in fed:
+    try:
+      name = graph.as_graph_element(key, allow_operation=False).name
+    except (TypeError, ValueError, KeyError):
+      continue  # a feed of several tensors, such as a SparseTensor; a mistake is the session's
+    waiting = [name]
+    while waiting:  # a stand-in may have a stand-in itself
+      names = noted.get(waiting.pop(), [])
+      keys.update((stand_in, key) for stand_in in names)
+      waiting += names
+  return keys

@@ -1,0 +1,21 @@
+# The public names, for editors and type checkers. Made by `python -m tests.stubs`.
+from tf1ps.placement.device_setter import DEFAULT_PS_OPS as DEFAULT_PS_OPS
+from tf1ps.placement.device_setter import SCOPE_ANCHOR as SCOPE_ANCHOR
+from tf1ps.placement.device_setter import STRATEGIES as STRATEGIES
+from tf1ps.placement.device_setter import replica_device_setter as replica_device_setter
+from tf1ps.placement.load_balancing import GreedyLoadBalancingStrategy as GreedyLoadBalancingStrategy
+from tf1ps.placement.load_balancing import RandomStrategy as RandomStrategy
+from tf1ps.placement.load_balancing import RoundRobinStrategy as RoundRobinStrategy
+from tf1ps.placement.load_balancing import byte_size_load_fn as byte_size_load_fn
+from tf1ps.placement.load_table import count_lookups as count_lookups
+from tf1ps.placement.load_table import format_load_table as format_load_table
+from tf1ps.placement.load_table import make_load_table as make_load_table
+from tf1ps.placement.local_variables import has_setter as has_setter
+from tf1ps.placement.local_variables import worker_device_of as worker_device_of
+from tf1ps.placement.partitioning import TablePart as TablePart
+from tf1ps.placement.partitioning import bytes_partitioner as bytes_partitioner
+from tf1ps.placement.partitioning import fixed_size_partitioner as fixed_size_partitioner
+from tf1ps.placement.partitioning import min_max_variable_partitioner as min_max_variable_partitioner
+from tf1ps.placement.partitioning import partition_large as partition_large
+from tf1ps.placement.partitioning import parts_of_table as parts_of_table
+from tf1ps.placement.partitioning import variable_axis_size_partitioner as variable_axis_size_partitioner

@@ -1,1 +1,0 @@
-"""`tensorflow.examples.tutorials`: the reader of MNIST, and a network for it."""
