@@ -5,6 +5,8 @@ VENV = .venv
 LEGACY_VENV = .venv-legacy
 DIST = dist
 PYTHONS = 3.13 3.12 3.11 3.10
+# A file for each Python names the version of each package. `make newest` leaves them out.
+LOCK = .ci/constraints
 # Tests of clusters wait as well as compute: more than two at a time keep two cores busy, and of
 # whole jobs still more. Each process takes neighbours, which share their servers, and then from
 # whoever has most left.
@@ -21,15 +23,27 @@ SECONDS = 60
 SEED =
 CHAOS = -m tools.chaos run $(if $(SEED),--seed=$(SEED)) $(ARGS)
 
-.PHONY: help train test test-legacy test-slow test-slow-legacy examples examples-legacy bench \
-  bench-quick matrix matrix-quick pairs pairs-legacy chaos soak lint docs wheel clean train-flags
+.PHONY: help train test test-legacy test-jobs test-slow test-slow-legacy steady steady-legacy newest lock examples \
+  examples-legacy bench bench-quick matrix matrix-quick pairs pairs-legacy chaos soak lint docs \
+  wheel clean train-flags
+
+# install VENV,EXTRAS
+comma = ,
+install = $(if $(LOCK),PIP_CONSTRAINT=$$($(1)/bin/python -c \
+  'import sys; print("$(LOCK)/%d.%d.txt" % sys.version_info[:2])')) \
+  $(1)/bin/python -m pip install --quiet --editable ".[$(2)]"
 
 help:
 	@echo "make train        train on the handwritten digits with 2 ps and 2 workers"
 	@echo "make test         run the tests (ARGS='-k name' for some of them)"
 	@echo "make test-legacy  run those that depend on TensorFlow on 1.15 (needs a Python 3.7)"
+	@echo "make test-jobs    run one whole job of each kind: asynchronous, in-graph, a legacy trainer, ..."
 	@echo "make test-slow    run those that take long: whole jobs, which make test leaves out"
 	@echo "make test-slow-legacy  and on TensorFlow 1.15"
+	@echo "make steady       run the tests RUNS=5 times beside a load: which of them fail at times?"
+	@echo "make steady-legacy  and on TensorFlow 1.15"
+	@echo "make newest       run the tests with the newest packages, in an environment of their own"
+	@echo "make lock         write the newest packages' versions to $(LOCK)/, which make installs"
 	@echo "make examples     run the examples and compare what they print (ARGS=B13 for some of them)"
 	@echo "make examples-legacy  and on TensorFlow 1.15"
 	@echo "make matrix       make every task fail in every way, at each moment (ARGS='-k ps-training')"
@@ -56,11 +70,34 @@ test: $(VENV)/installed
 test-legacy: $(LEGACY_VENV)/installed
 	$(LEGACY_VENV)/bin/python $(PYTEST) -n $(TEST_PROCESSES) -m "not slow and not any_tensorflow" $(ARGS)
 
+test-jobs: $(VENV)/installed
+	$(VENV)/bin/python $(PYTEST) -n $(JOB_PROCESSES) -m job $(ARGS)
+
 test-slow: $(VENV)/installed
 	$(VENV)/bin/python $(PYTEST) -n $(JOB_PROCESSES) -m slow $(ARGS)
 
 test-slow-legacy: $(LEGACY_VENV)/installed
 	$(LEGACY_VENV)/bin/python $(PYTEST) -n $(JOB_PROCESSES) -m "slow and not any_tensorflow" $(ARGS)
+
+# ARGS names tests, RUNS how often they run.
+STEADY = -m tools.flaky.repeat $(if $(RUNS),--runs=$(RUNS))
+steady: $(VENV)/installed
+	$(VENV)/bin/python $(STEADY) -m "not slow" $(ARGS)
+
+steady-legacy: $(LEGACY_VENV)/installed
+	$(LEGACY_VENV)/bin/python $(STEADY) -m "not slow and not any_tensorflow" $(ARGS)
+
+newest:
+	rm -rf .venv-newest
+	$(MAKE) VENV=.venv-newest LOCK= test
+	.venv-newest/bin/python -m pip freeze --exclude-editable
+
+lock:
+	for version in 3.7 $(PYTHONS); do \
+	  extras=test; test $$version = 3.7 || extras=test,lint,docs,bench; \
+	  python=$$(.ci/find_python PYTHON_TO_LOCK $$version) && \
+	  .ci/lock "$$python" $$extras $(LOCK)/$$version.txt || exit 1; \
+	done
 
 examples: $(VENV)/installed
 	$(VENV)/bin/python -m tests.examples $(ARGS)
@@ -91,7 +128,7 @@ pairs-legacy: $(LEGACY_VENV)/installed
 
 # The classic script on TensorFlow 1.15 runs in the environment that `make test-legacy` makes.
 bench: $(VENV)/installed
-	$(VENV)/bin/python -m pip install --quiet --editable ".[bench]"
+	$(call install,$(VENV),bench)
 	mkdir -p $(BENCH)
 	$(VENV)/bin/python -m benchmarks $(ARGS) --json $(BENCH)/rows.jsonl --chart $(BENCH)/chart.png \
 	  --legacy_python "$(wildcard $(LEGACY_VENV)/bin/python)" | tee $(BENCH)/tables.md
@@ -114,7 +151,7 @@ lint: $(VENV)/installed
 
 # A dead link, or a docstring that cannot be read, is an error.
 docs: $(VENV)/installed
-	$(VENV)/bin/python -m pip install --quiet --editable ".[docs]"
+	$(call install,$(VENV),docs)
 	$(VENV)/bin/python docs/pictures/draw.py
 	$(VENV)/bin/python -m sphinx -b html -E -c docs -d $(SITE)/.doctrees -W --keep-going -q . $(SITE)
 
@@ -125,7 +162,7 @@ wheel: $(VENV)/installed
 	rm -rf build
 
 clean:
-	rm -rf $(VENV) $(LEGACY_VENV) $(DIST) $(BENCH) $(MATRIX) $(SITE) docs/api build *.egg-info .pytest_cache .ruff_cache \
+	rm -rf $(VENV) $(LEGACY_VENV) .venv-newest $(DIST) $(BENCH) $(MATRIX) $(SITE) docs/api build *.egg-info .pytest_cache .ruff_cache \
 	  .mypy_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -133,14 +170,14 @@ train-flags:
 	@echo "$(TRAIN_FLAGS)"
 
 # The file `installed` is younger than setup.py once everything that it names is there.
-$(VENV)/installed: setup.py
+$(VENV)/installed: setup.py $(wildcard $(LOCK)/*)
 	@python=$$(.ci/find_python PYTHON $(PYTHONS)) && set -x && \
 	  "$$python" -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --editable ".[test,lint]"
+	$(call install,$(VENV),test$(comma)lint)
 	@touch $@
 
-$(LEGACY_VENV)/installed: setup.py
+$(LEGACY_VENV)/installed: setup.py $(wildcard $(LOCK)/3.7.txt)
 	@python=$$(.ci/find_python LEGACY_PYTHON 3.7) && set -x && \
 	  "$$python" -m venv $(LEGACY_VENV)
-	$(LEGACY_VENV)/bin/python -m pip install --quiet --editable ".[test]"
+	$(call install,$(LEGACY_VENV),test)
 	@touch $@

@@ -45,9 +45,10 @@ setup(
     extras_require={
         "legacy": LIBRARIES,
         # pyte renders what a test's terminal gets, websocket-client drives a test's browser.
-        # hypothesis 6.79 is the last for Python 3.7.
-        "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", "hypothesis>=6.79",
-                 "prometheus_client", CERTIFICATES, *LIBRARIES, PICTURES, f"pyte; {CURRENT}",
+        # hypothesis 6.79 is the last for Python 3.7. pytest-random-order shuffles in `make steady`.
+        "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", "pytest-random-order",
+                 "hypothesis>=6.79", "prometheus_client", CERTIFICATES, *LIBRARIES, PICTURES,
+                 f"pyte; {CURRENT}",
                  f"websocket-client; {CURRENT}", f"tensorboard; {CURRENT}",
                  f"matplotlib; {CURRENT}", *CHECKERS],
         "lint": ["ruff==0.17.5", f"mypy==2.4.1; {CURRENT}"],

@@ -6,7 +6,6 @@ still carries the mark gets a few seconds to end, is then killed, and fails the 
 """
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import gc
 import json
@@ -17,15 +16,15 @@ import sys
 import threading
 import time
 import uuid
-import zlib
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Their tests run once: they read sources, or call nothing of TensorFlow.
 ANY_TENSORFLOW = frozenset(
-  ["docs_test.py", "conftest_test.py", "layers_test.py", "links_test.py", "readme_test.py",
-   "surface_test.py", "cluster/signals_test.py", "compat/exit_codes_test.py",
+  ["conftest_test.py", "docs_test.py", "flaky/repeat_test.py", "flaky/second_try_test.py",
+   "layers_test.py", "links_test.py", "locked_versions_test.py",
+   "readme_test.py", "surface_test.py", "cluster/signals_test.py", "compat/exit_codes_test.py",
    "compat/json_lines_test.py",
    "examples/checking_test.py", "examples/contents_test.py", "launch/gpus_test.py",
    "cli/tune_search_test.py", "launch/trials_test.py", "monitoring/chrome_trace_test.py",
@@ -96,22 +95,8 @@ def left_behind():
   return found
 
 
-def pytest_addoption(parser):
-  """Adds the option for a part of the tests: CI runs such a part of the slow ones."""
-  parser.addoption("--part", type=part, metavar="K/N",
-                   help="run part K of N; K may be any number, and counts modulo N")
-
-
-def part(text):
-  """Returns (3, 4) for "7/4"."""
-  number, _, count = text.partition("/")
-  if not (number.isdigit() and count.isdigit() and int(count)):
-    raise argparse.ArgumentTypeError("%r is not K/N, such as 7/4" % text)
-  return int(number) % int(count), int(count)
-
-
-def pytest_collection_modifyitems(config, items):
-  """Marks the tests that show nothing of TensorFlow's version; leaves out those of other parts."""
+def pytest_collection_modifyitems(items):
+  """Marks the tests that show nothing of TensorFlow's version, and begins with those of v1."""
   for item in items:
     path = os.path.relpath(str(item.fspath), str(ROOT / "tests"))
     if path in ANY_TENSORFLOW:
@@ -119,12 +104,6 @@ def pytest_collection_modifyitems(config, items):
   # One process of pytest-xdist begins with those of v1, and mostly no other takes them: only that
   # process imports tf.estimator.
   items.sort(key=lambda item: os.path.dirname(str(item.fspath)) != str(ROOT / "tests" / "v1"))
-  number, count = config.getoption("part") or (0, 1)
-  others = [item for item in items if zlib.crc32(item.nodeid.encode()) % count != number
-            and not item.get_closest_marker("every_part")]
-  if others:
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in set(others)]
 
 
 def pytest_collectstart():

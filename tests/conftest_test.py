@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 import os
 import pathlib
 import subprocess
@@ -63,38 +62,6 @@ def test_the_environment_is_set_for_this_process_and_those_that_it_starts(name):
   output = subprocess.check_output(
       [sys.executable, "-c", "import os, tf1ps; print(os.environ['{}'])".format(name)], cwd=os.sep)
   assert output.decode().strip() == os.environ[name] != ""
-
-
-@pytest.mark.slow
-def test_each_test_is_in_one_part_or_in_every_one(tmp_path):
-  (tmp_path / "conftest.py").write_text(pathlib.Path(tests.conftest.__file__).read_text())
-  (tmp_path / "parts_test.py").write_text("""
-import pytest
-
-@pytest.mark.parametrize("number", range(20))
-def test_once(number):
-  pass
-
-@pytest.mark.every_part
-def test_always():
-  pass
-""")
-  seen = []
-  for number in range(5, 8):
-    listed = subprocess.run(
-      [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider",
-       "--part=%d/3" % number], cwd=str(tmp_path), stdout=subprocess.PIPE, universal_newlines=True)
-    names = [line for line in listed.stdout.splitlines() if "::" in line]
-    assert names.count("parts_test.py::test_always") == 1
-    seen += [name for name in names if "test_once" in name]
-    assert 2 <= len(names) <= 15
-  assert len(seen) == len(set(seen)) == 20
-
-
-@pytest.mark.parametrize("text", ["1", "1/0", "a/2", "-1/2", "1/2/3"])
-def test_no_part(text):
-  with pytest.raises(argparse.ArgumentTypeError, match="such as 7/4"):
-    tests.conftest.part(text)
 
 
 @pytest.mark.parametrize("after, imported, expected", [

@@ -252,8 +252,8 @@ def test_make_clean_removes_what_was_built_here_and_nothing_else(tmp_path, monke
   elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
   monkeypatch.setenv("MAKEFLAGS", " -- VENV=%s" % elsewhere)  # as `make VENV=... test` hands it on
   built = [here / name for name in (
-    ".venv", ".venv-legacy", "dist", "build", "site", "docs/api", "x.egg-info", ".pytest_cache",
-    ".ruff_cache", ".mypy_cache", "tf1ps/__pycache__")]
+    ".venv", ".venv-legacy", ".venv-newest", "dist", "build", "site", "docs/api", "x.egg-info",
+    ".pytest_cache", ".ruff_cache", ".mypy_cache", "tf1ps/__pycache__")]
   for folder in built + [elsewhere, here / "tests"]:
     folder.mkdir(parents=True)
   (here / "Makefile").write_text((ROOT / "Makefile").read_text())
@@ -277,10 +277,10 @@ def test_docs_lines_of_files(start, tmp_path):
 
 # What runs each command that a document shows.
 COVERED = [
-  (r"make (train|test|test-legacy|test-slow|test-slow-legacy|bench-quick|lint|wheel)\b",
+  (r"make (train|test|test-legacy|test-jobs|lint|wheel)\b",
    ".ci/run"),
-  (r"make bench( ARGS=|$)", "the same program as make bench-quick"),
-  (r"make examples ARGS=B01|python examples/book/", ".ci/run; every_example_test.py"),
+  (r"make bench(-quick| ARGS=|$)", "tests/benchmarks/main_test.py"),
+  (r"make examples ARGS=B01|python examples/book/", "tests/examples/every_example_test.py"),
   (r"\.venv/bin/python -m benchmarks(\.scaling_model|\.page)? ", "tests/benchmarks"),
   (r"(legacy|today)/bin/(tf1ps-run|python) ", "tests/legacy/migrating_test.py"),
   (r"(legacy|today)/bin/pip install|python3 -m venv today$", "Makefile, .ci/run"),

@@ -24,6 +24,7 @@ class Job:
     return self._start("chief 0", coordinator_tasks.coordinate, self.jobs, *args)
 
 
+@pytest.mark.job
 @pytest.mark.slow
 def test_a_worker_that_is_killed_three_times_disturbs_nobody(start, tmp_path):
   job = Job(start)

@@ -80,6 +80,7 @@ def test_ps_without_a_worker_take_their_own_links_for_no_client(start, tls_dir, 
   assert "no worker came within 5 s (--start_timeout)" in tasks[0].last_line
 
 
+@pytest.mark.job
 @pytest.mark.slow
 def test_a_ps_and_a_sidecar_are_started_again_among_half_open_connections(start, tls_dir, tmp_path):
   launcher = start("tf1ps-local", program_tasks.run_program, "tf1ps-local", [

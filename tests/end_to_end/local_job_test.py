@@ -71,6 +71,7 @@ def gone(pids):
   return True
 
 
+@pytest.mark.job
 @pytest.mark.slow
 def test_the_quick_start_trains_and_ends(tmp_path):
   code, output = run_interpreter(

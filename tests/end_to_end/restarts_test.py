@@ -28,6 +28,7 @@ def restarts_in(lines):
     for line in lines) if found]
 
 
+@pytest.mark.job
 @pytest.mark.slow
 def test_a_job_outlives_the_kill_of_each_task(launch, tmp_path):
   launcher = launch(

@@ -31,6 +31,7 @@ def test_all_tasks_end_by_themselves_and_nothing_is_lost(start, tmp_path, name, 
   assert not legacy_programs.losses(job.program, outcome), corpus.told(outcome)
 
 
+@pytest.mark.job
 @pytest.mark.slow
 def test_a_killed_chief_comes_back_and_the_job_ends(start, tmp_path):
   job = corpus.Job(start, "supervisor_async", "run", tmp_path,

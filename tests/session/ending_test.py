@@ -102,8 +102,8 @@ def test_one_that_failed_before_it_joined(part, workers):
 
 def test_one_that_falls_silent_is_lost(part, workers):
   workers[0].say(run=part.run_id, state=DONE)
+  began = time.monotonic()  # before its last sign of life
   workers[1].say(run=part.run_id, state=TRAINING, global_step=77)
-  began = time.monotonic()
   (problem,) = wait(part)
   assert re.match(r"/job:worker/task:2 is lost: silent for \d+ s, last seen at global step 77$",
                   problem)

@@ -9,11 +9,12 @@ import time
 
 import pytest
 
+import tf1ps
 from tests import cluster_tasks, harness, server_tasks
 from tf1ps.cluster import probe
 from tf1ps.cluster.description import Task
 from tf1ps.compat.timing import TIMING, Timing
-from tf1ps.state import control, heartbeat, run
+from tf1ps.state import control, ending, heartbeat, run
 
 PS_0 = "/job:ps/task:0"
 RUN = run.RunRecord(id="r", initialised=True, ended=False, failed=False, jobs={}, signature=[],
@@ -183,6 +184,25 @@ def test_all_stay_while_a_client_is_connected_that_is_no_task(job, start):
   for ps in servers:
     assert ps.wait() == 0, ps.output
     assert ps.last_line == "ended: no worker and no client has been there for 4 s (--start_timeout)"
+
+
+def test_a_connection_is_a_clients_once_each_task_has_counted_again(monkeypatch):
+  """Between two counts a connection of two tasks looks like a client's."""
+  jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
+  server = tf1ps.Server(jobs, "ps", 0, start_timeout=5.0)
+  watch = ending._JobWatch(server.record, has_sessions=False)
+
+  def look(seconds, connections):
+    monkeypatch.setattr(ending, "count_connections", lambda *_: connections)
+    return watch._await_first_worker(watch._began + seconds)
+
+  try:
+    assert look(4.9, 1) is look(5.1, 1) is None
+    with pytest.raises(ending.JobLostError, match=r"no worker came within 5 s"):
+      look(5.2, 0)
+    assert look(5.3, 1) is look(5.4 + TIMING.heartbeat_interval, 1) is look(10.0, 0) is None
+  finally:
+    watch.close()
 
 
 @pytest.mark.slow

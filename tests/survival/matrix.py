@@ -6,8 +6,6 @@ happen with real processes, and matrix_page.py writes docs/survival.md from what
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 ROLES = ("ps", "chief", "worker", "evaluator")
@@ -217,21 +215,5 @@ def known_failing(cell: Cell) -> Optional[str]:
   return next((reason for pattern, reason in KNOWN_FAILING.items() if fits(pattern, cell)), None)
 
 
-# What CI runs: one cell of each kind, and a tenth of the others, half of it on each TensorFlow.
-PARTS = 20
+# What `make test-slow` runs of them.
 KINDS = [cell for cell in CELLS if (cell.phase, cell.scheme) == ("training", "async")]
-
-
-def part_of_commit(is_second: bool) -> int:
-  """Returns the part of this commit; TF1PS_MATRIX_PART names another, to run that again."""
-  given = os.environ.get("TF1PS_MATRIX_PART")
-  if given:
-    return int(given) % PARTS
-  done = subprocess.run(["git", "rev-parse", "HEAD"], stdout=subprocess.PIPE,
-                        stderr=subprocess.DEVNULL, cwd=os.path.dirname(os.path.abspath(__file__)))
-  return (2 * int(done.stdout.decode()[:8] or "0", 16) + is_second) % PARTS
-
-
-def part(number: int) -> List[Cell]:
-  """Returns the cells of a part, without KINDS; each other cell is in one part."""
-  return [cell for cell in CELLS if cell not in KINDS][number::PARTS]

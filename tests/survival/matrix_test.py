@@ -12,24 +12,16 @@ PACE = matrix.PACES[os.environ.get("TF1PS_MATRIX_PACE", "quick")]
 ROWS = os.environ.get("TF1PS_MATRIX_ROWS")  # a file that gets a line for each cell
 LOGS = os.environ.get("TF1PS_MATRIX_LOGS")  # a folder that gets all output of each cell
 IS_WHOLE = bool(os.environ.get("TF1PS_MATRIX_WHOLE"))
-PART = matrix.part_of_commit(tf.VERSION.startswith("1."))
 
 
 def chosen():
-  """The cells that this run has, as parameters; the part's number is in their names."""
-  if IS_WHOLE:
-    named = [(cell, cell.name) for cell in matrix.CELLS]
-  else:
-    named = [(cell, "kind-" + cell.name) for cell in matrix.KINDS]
-    named += [(cell, "part%d-%s" % (PART, cell.name)) for cell in matrix.part(PART)]
-  for cell, name in named:
+  """The cells that this run has, as parameters."""
+  for cell in matrix.CELLS if IS_WHOLE else matrix.KINDS:
     reason = matrix.known_failing(cell)
     marks = [pytest.mark.xfail(
       strict=not any(matrix.fits(each, cell) for each in matrix.SOMETIMES),
       reason=reason)] if reason else []
-    if name.startswith("kind-"):  # on the other TensorFlow each commit has its part alone
-      marks.append(pytest.mark.any_tensorflow)
-    yield pytest.param(cell, id=name, marks=marks)
+    yield pytest.param(cell, id=cell.name, marks=marks)
 
 
 def run(make):
@@ -54,7 +46,6 @@ def keep(row, name, log):
 
 
 @pytest.mark.slow
-@pytest.mark.every_part
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("cell", list(chosen()))
 def test_a_cell_does_what_it_promises(start, tmp_path, cell):
@@ -62,15 +53,12 @@ def test_a_cell_does_what_it_promises(start, tmp_path, cell):
   found = matrix_job.problems(matrix.promise(cell, PACE), seen)
   keep(matrix_page.row(cell, seen, found, PACE, tf.VERSION, str(datetime.date.today())),
        cell.name, "%s\n%s\n%s\n" % (found, seen, output))
-  assert not found, "%s\n%s\nTF1PS_MATRIX_PART=%d runs this part again.\n%s" % (
-    "; ".join(found), seen, PART, output)
+  assert not found, "%s\n%s\n%s" % ("; ".join(found), seen, output)
 
 
 @pytest.mark.any_tensorflow
-def test_every_cell_is_run_by_some_commit_or_named_as_meaningless():
+def test_each_fault_of_each_role_is_a_kind():
   assert len(matrix.ALL) == 4 * 6 * 4 * 4
-  run = matrix.KINDS + [cell for number in range(matrix.PARTS) for cell in matrix.part(number)]
-  assert sorted(run) == sorted(matrix.CELLS)
   for role in matrix.ROLES:
     for fault in matrix.FAULTS:
       kind = [cell for cell in matrix.KINDS if (cell.role, cell.fault) == (role, fault)]

@@ -30,9 +30,9 @@ SCHEMES = {"between_graph": ([SYNC], 2), "in_graph": ([IN_GRAPH, SYNC], 2),
            "all_reduce_clones": ([ALL_REDUCE, "--num_clones=2"], 0)}
 
 
-def slow(*values):
+def slow(*values, marks=()):
   """A case that only the slow tests try."""
-  return pytest.param(*values, marks=pytest.mark.slow)
+  return pytest.param(*values, marks=[pytest.mark.slow, *marks])
 
 
 def values_in(directory):
@@ -44,7 +44,8 @@ def values_in(directory):
 @pytest.mark.parametrize("scheme, workers, optimizer", [
   ("in_graph", 3, "momentum"), ("all_reduce", 3, "adam"),
   ("clones", 2, "adam"),
-  slow("between_graph", 3, "adamw"), slow("in_graph_clones", 2, "sgd"),
+  slow("between_graph", 3, "adamw", marks=[pytest.mark.job]),
+  slow("in_graph_clones", 2, "sgd", marks=[pytest.mark.job]),
   slow("all_reduce_clones", 2, "adam")])
 def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(
     start, tmp_path, scheme, workers, optimizer):

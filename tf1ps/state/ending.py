@@ -90,6 +90,7 @@ class _JobWatch:
     self._last_reminder = self._waits_since = self._began
     self._has_said_stay = False
     self._has_served = False  # workers that send no heartbeats, or clients
+    self._counted_since: Optional[float] = None  # clients were there at each look since then
     self._client_since: Optional[float] = None
     self._over_since: Optional[float] = None
     self._start_timeout = record.start_timeout or max(DEFAULT_START_TIMEOUT, START_TIMEOUT)
@@ -205,9 +206,10 @@ class _JobWatch:
 
   def _await_first_worker(self, now) -> Optional[str]:
     if self._has_clients(now):
-      if now - self._began > self._start_timeout:
-        self._say_stay("a client", "is connected")
-      self._waits_since = now
+      if self._is_confirmed(now):
+        if now - self._began > self._start_timeout:
+          self._say_stay("a client", "is connected")
+        self._waits_since = now
       return None
     waited = now - self._waits_since
     if waited > self._start_timeout:
@@ -241,15 +243,24 @@ class _JobWatch:
     has_clients = connections + sum(m.connections for m in others) > 0
     self._has_served = self._has_served or any(m.served for m in others)
     if not has_clients:
-      self._client_since = None
-    elif self._client_since is None:
-      self._client_since = now
+      self._counted_since = self._client_since = None
+    elif self._counted_since is None:
+      self._counted_since = self._client_since = now
     elif not self._has_served and now - self._client_since > TIMING.client_works:
       # A worker that is about to join has a connection, too. If it has just ended, it has none.
       self._has_served = not self._answering_workers() and self._connections() > 0
       self._client_since = now
     self._beat.set(connections=connections, served=self._has_served)
     return has_clients
+
+  def _is_confirmed(self, now) -> bool:
+    """Whether each other task has sent a new count since clients were counted first.
+
+    A count is as old as its heartbeat. Until the next, a connection that has opened or closed
+    between two tasks has one end in the counts, as a client's has.
+    """
+    age = max([m.age for m in self._others_that_serve()], default=0.0)
+    return now - self._counted_since > age + TIMING.heartbeat_interval
 
   def _connections(self) -> int:
     return count_connections(self._record.target, self._record.cluster.tasks())
