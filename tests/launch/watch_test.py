@@ -69,6 +69,18 @@ def test_a_failure_ends_the_workers_and_then_the_others():
                        "job: ps 1 did not end within 0.1 s of SIGTERM: killed"]
 
 
+@pytest.mark.parametrize("codes, exit_code", [
+  ((-15, 143), 143), ((-15, 130), 143), ((-9, -15), 1), ((-15, 3), 1)])
+def test_a_signal_to_all_may_reach_the_launcher_after_the_ends_of_its_tasks(codes, exit_code):
+  class Late(Scripted):
+    def wait(self, interrupts, limit):
+      os.kill(os.getpid(), signal.SIGTERM)
+      super().wait(interrupts, limit)
+
+  outcome, _ = run(Late(worker_0=codes[:1], worker_1=codes[1:]), describe_tasks(0, 2))
+  assert outcome.exit_code == exit_code
+
+
 @pytest.mark.parametrize("is_ours, code, said", [
   (True, 1, "ps 0 did not end within 0 s after the last worker"), (False, 0, "ok")])
 def test_a_ps_that_stays_fails_the_job_only_if_it_is_a_program_of_ours(is_ours, code, said):

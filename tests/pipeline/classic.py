@@ -51,10 +51,12 @@ class Stuck(object):
 
   def __init__(self):
     self.entered, self.leave = threading.Event(), threading.Event()
+    self.has_left = False
 
   def __call__(self, value):
     self.entered.set()
     self.leave.wait(60)
+    self.has_left = True
     return value
 
 

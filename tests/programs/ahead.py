@@ -1,4 +1,4 @@
-"""A program whose pipeline reads ahead, into a record that takes forty seconds."""
+"""A program whose pipeline reads ahead, into a record that takes ten minutes."""
 import threading
 
 import numpy as np
@@ -15,7 +15,7 @@ def input_fn(mode, shard):
     made[0] += 1
     if mode == "train" and made[0] == 31:
       print("reads ahead", flush=True)
-      threading.Event().wait(40.0)
+      threading.Event().wait(600.0)
     return x
 
   records = tf.data.Dataset.from_tensor_slices(np.arange(400, dtype=np.float32) / 400)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+import types
 
 import pytest
 
@@ -38,6 +39,19 @@ def workers(part):
   return [local_server.Worker(part.record, 1), local_server.Worker(part.record, 2)]
 
 
+@pytest.fixture
+def clock(monkeypatch):
+  """The clock of the wait, which moves where the wait sleeps; `seconds` is its time."""
+  clock = types.SimpleNamespace(seconds=0.0)
+
+  def sleep(seconds):
+    clock.seconds += seconds
+
+  monkeypatch.setattr(ending, "time", types.SimpleNamespace(
+    monotonic=lambda: clock.seconds, sleep=sleep))
+  return clock
+
+
 def wait(part, end_timeout=30.0, each_round=lambda: None):
   part.start()
   return ending.wait_for_workers(part, end_timeout, each_round)
@@ -59,10 +73,10 @@ def test_one_that_only_serves_is_not_waited_for(part, workers):
 
 def test_one_that_failed_is_named_with_its_reason(part, workers, caplog):
   workers[0].say(run=part.run_id, state=DONE)
-  workers[1].say(run=part.run_id, state=FAILED, reason="ValueError: mine", process="4710")
   began = time.monotonic()
+  workers[1].say(run=part.run_id, state=FAILED, reason="ValueError: mine", process="4710")
   assert wait(part) == ["/job:worker/task:2 failed: ValueError: mine"]
-  assert LOST_AFTER / 2 < time.monotonic() - began < LOST_AFTER + 20.0  # it may be started again
+  assert time.monotonic() - began > LOST_AFTER / 2  # it may be started again
   assert caplog.text.count("task:2 failed: ValueError: mine. The chief waits 0.8 s") == 1
 
 
@@ -107,14 +121,14 @@ def test_one_that_falls_silent_is_lost(part, workers):
   (problem,) = wait(part)
   assert re.match(r"/job:worker/task:2 is lost: silent for \d+ s, last seen at global step 77$",
                   problem)
-  assert LOST_AFTER < time.monotonic() - began < LOST_AFTER + 20.0
+  assert time.monotonic() - began > LOST_AFTER
 
 
 def test_one_that_never_comes(part, workers):
   workers[0].say(run=part.run_id, state=DONE)
   began = time.monotonic()
   assert wait(part) == ["/job:worker/task:2 never joined"]
-  assert LOST_AFTER < time.monotonic() - began < LOST_AFTER + 20.0
+  assert time.monotonic() - began > LOST_AFTER
 
 
 def test_one_that_never_comes_and_need_not(part, workers, caplog):
@@ -189,29 +203,25 @@ def test_one_that_did_its_part_and_has_one_again_in_the_next_run(tmp_path):
 
 
 @PATIENT
-def test_one_that_lives_and_makes_no_step_is_given_up(part, workers):
+def test_one_that_lives_and_makes_no_step_is_given_up(part, workers, clock):
   workers[0].say(run=part.run_id, state=DONE)
-  rounds = []
 
   def each_round():
     workers[1].say(run=part.run_id, state=TRAINING, step=5)
     part.heartbeat.beat()
-    rounds.append(time.monotonic())
 
-  assert wait(part, 0.7, each_round) == [
-    "/job:worker/task:2 has made no step for 1 s (end_timeout)"]
-  assert 0.7 < rounds[-1] - rounds[0] < 20.0
+  assert wait(part, 7.0, each_round) == [
+    "/job:worker/task:2 has made no step for 7 s (end_timeout)"]
+  assert 7.0 < clock.seconds < 7.0 + 3 * ending.TIMING.poll_interval
 
 
 @PATIENT
-def test_a_step_of_a_missing_one_begins_the_wait_anew(part, workers):
+def test_a_step_of_a_missing_one_begins_the_wait_anew(part, workers, clock):
   workers[0].say(run=part.run_id, state=DONE)
-  began, steps = time.monotonic(), [0]
 
   def each_round():
-    if time.monotonic() - began < 2.5:  # more than twice the limit
-      steps[0] += 1
-      workers[1].say(run=part.run_id, state=TRAINING, step=steps[0])
+    if clock.seconds < 2.5:  # more than twice the limit
+      workers[1].say(run=part.run_id, state=TRAINING, step=int(clock.seconds * 10))
     else:
       workers[1].say(state=DONE)
     part.heartbeat.beat()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -68,7 +67,7 @@ def test_an_input_that_sits_in_python_is_left_behind():
   def hold(batch):
     calls.append(batch)
     if len(calls) == 3:
-      free.wait(60.0)
+      free.wait(600.0)  # longer than this test may take
     return batch
 
   dataset = tf.data.Dataset.from_tensor_slices(np.zeros([14], np.float32)).batch(2).map(
@@ -76,7 +75,5 @@ def test_an_input_that_sits_in_python_is_left_behind():
   left = remainder_of(dataset)
   with session_lib.BoundedSession("") as session:
     session.run(left.note)
-    began = time.monotonic()
     assert left.count(session, limit=1.0) == remainder.Left(drawn=2, undrawn=2, is_all=False)
-    assert time.monotonic() - began < 30.0  # hold would have kept it for a minute
     free.set()

@@ -249,6 +249,6 @@ def test_it_waits_for_who_stays_behind_until_a_limit_that_is_short_after_a_signa
   began = time.monotonic()
   with caplog.at_level(logging.WARNING, "tf1ps"):
     hook.leave(None, finished)
-  assert limit <= time.monotonic() - began < limit + 5.0
+  assert time.monotonic() - began >= limit
   assert caplog.messages == [
     "/job:worker/task:2 did not report the last step within %.1f s" % limit]

@@ -128,6 +128,7 @@ class Timing(NamedTuple):
   killed_limit: float = 1.0  # for tasks after SIGKILL
   output_limit: float = 0.5  # for the last output of tasks that have ended
   traceback_limit: float = 1.0  # from a task's traceback to its end, so that it is its last word
+  common_signal_limit: float = 0.5  # for a signal to the launcher by which its tasks have ended
   cause_limit: float = 15.0  # for the task that failed first, where a task says that another did
   evaluator_limit: float = 3600.0  # for the evaluator after the last ps
   restart_pause: float = 1.0  # before the second restart of a failed task; the first has none

@@ -14,7 +14,18 @@ import time
 from typing import Any, List, NamedTuple, Optional, Sequence
 
 from tf1ps.cluster import EVALUATOR, make_tf_config
-from tf1ps.compat import EXIT_FAILED, EXIT_PORT_TAKEN, EXIT_REFUSED, EXIT_RELEASED, signal_name
+from tf1ps.compat import (
+  ENDING_SIGNALS,
+  EXIT_FAILED,
+  EXIT_PORT_TAKEN,
+  EXIT_REFUSED,
+  EXIT_RELEASED,
+  signal_exit_code,
+  signal_name,
+)
+
+_SIGNALLED = frozenset(
+  code for number in ENDING_SIGNALS for code in (-number, signal_exit_code(number)))
 
 
 class Task(NamedTuple):
@@ -140,6 +151,11 @@ class TaskProcess:
   def was_killed(self) -> bool:
     """Whether it did not choose its exit code: among failures seen at once, this is the cause."""
     return self.exit_code < 0
+
+  @property
+  def was_ended_by_signal(self) -> bool:
+    """Whether it ended by a signal that a user may have sent to the whole job."""
+    return self.exit_code in _SIGNALLED
 
   def _end(self):
     if self.exit_code < 0:

@@ -149,7 +149,10 @@ class Watch:
       if jobs == ("ps",):
         self._due = {name: moment for name, moment in self._due.items() if _job_of(name) != "ps"}
       ended = self._wait(self._have_ended(jobs, or_failed=True), limit)
-      # A user may signal every process of the job: tasks that end by that did not fail.
+      # A user may signal every process of the job: tasks that end by that did not fail. The ends of
+      # the tasks may be here before the signal.
+      if self._failed and all(process.was_ended_by_signal for process in self._failed):
+        self._wait(lambda: False, TIMING.common_signal_limit)
       if self._interrupts.received and (self._failed or not ended):
         self._say("%s: ending the workers, then the others" % (
           signal_name(self._interrupts.received[0])))
