@@ -50,6 +50,20 @@ def test_a_checkpoint_that_goes_between_the_check_and_the_restore(tmp_path, kind
     restoring.restore_checkpoint(session, saver, path)
 
 
+def test_a_checkpoint_that_does_not_fit_is_an_error_of_tensorflows_type(tmp_path, kind):
+  path = line_program.save(tmp_path, 7, w=1., b=1.)
+  for name, shape, error in (("v", [], tf.errors.NotFoundError),
+                             ("w", [2], tf.errors.InvalidArgumentError)):
+    with tf.Graph().as_default(), tf.Session() as session:
+      # Into a resource variable TensorFlow restores a value of another shape without a word.
+      stock = tf.train.Saver({name: tf.get_variable("x", shape, use_resource=False)})
+      with pytest.raises(error):
+        stock.restore(session, path)
+      with pytest.raises(CheckpointError) as raised:
+        restoring.restore_checkpoint(session, stock, path)
+      assert isinstance(raised.value, error) and raised.value.message == str(raised.value)
+
+
 def test_parts_of_another_whole_are_an_error(tmp_path, kind):
   path = line_program.save(tmp_path, 7, w=1., b=1., parts=[[1., 2.]] * 4)
   tf.get_variable("parts", [5, 2], partitioner=tf.fixed_size_partitioner(2))

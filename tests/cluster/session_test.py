@@ -68,6 +68,16 @@ def test_run_fills_the_metadata():
   assert both(run) == [(3, True), (3, True)]
 
 
+def test_a_run_without_options_overwrites_its_metadata():
+  def run(session):
+    metadata = tf.RunMetadata()
+    metadata.partition_graphs.add().versions.producer = 7
+    session.run(tf.add(1, 2, name="sum"), run_metadata=metadata)
+    return len(metadata.partition_graphs)
+
+  assert both(run) == [0, 0]
+
+
 def test_make_callable_returns_what_stocks_returns():
   def run(session):
     x = tf.placeholder(tf.int32, [])

@@ -5,6 +5,7 @@ import concurrent.futures
 import json
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tests import cluster_tasks, harness
 from tests.replication import sync_tasks
+from tf1ps.cluster.description import Cluster
 from tf1ps.replication import rounds, sync_replicas_optimizer
 from tf1ps.transfer import traffic
 
@@ -277,6 +279,17 @@ def test_variables_of_unknown_shapes_train_as_in_one_process(
   request.addfinalizer(tf.enable_control_flow_v2 if was else tf.disable_control_flow_v2)
   alone = unknown_shape_steps(shape, kind, wire_dtype, 0)
   assert unknown_shape_steps(shape, kind, wire_dtype, 2) == alone
+
+
+def test_a_process_with_servers_of_all_tasks_names_its_replica(monkeypatch):
+  cluster = Cluster({"worker": {0: "a:1"}, "ps": {0: "a:2", 1: "a:3"}}, "ps", 1)
+  monkeypatch.setattr(sync_replicas_optimizer, "latest_record",
+                      lambda: types.SimpleNamespace(cluster=cluster))
+  inner = tf.train.GradientDescentOptimizer(1.0)
+  with pytest.raises(ValueError, match="/job:ps/task:1, this process's last server, does not "
+                                       "train.* gives replica_index="):
+    sync_replicas_optimizer.SyncReplicasOptimizer(inner, 2, total_num_replicas=2)
+  sync_replicas_optimizer.SyncReplicasOptimizer(inner, 2, total_num_replicas=2, replica_index=0)
 
 
 @pytest.mark.slow

@@ -216,6 +216,24 @@ def test_the_end_of_data_while_the_session_is_made_anew_is_an_error(error):
         session.run(model.train_op)
 
 
+@pytest.mark.parametrize("shape, error", [
+  ([], tf.errors.NotFoundError), ([2], tf.errors.InvalidArgumentError)])
+@pytest.mark.parametrize("make", [
+  lambda directory: tf1ps.MonitoredTrainingSession(checkpoint_dir=directory),
+  lambda directory: tf1ps.Supervisor(logdir=directory).prepare_or_wait_for_session()])
+def test_a_program_catches_a_checkpoint_of_another_model_as_tensorflows_error(
+    tmp_path, make, shape, error):
+  with tf.Graph().as_default():
+    local_loop.Model()
+    with tf1ps.MonitoredTrainingSession(checkpoint_dir=str(tmp_path)):
+      pass
+  tf.train.get_or_create_global_step()
+  tf.get_variable("x" if shape else "y", shape)
+  with pytest.raises(error) as raised:
+    make(str(tmp_path))
+  assert isinstance(raised.value, checkpoints.CheckpointError)
+
+
 def test_a_truncated_checkpoint_met_in_a_recovery_is_an_error(tmp_path):
   model = local_loop.Model()
 

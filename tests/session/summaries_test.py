@@ -7,6 +7,7 @@ import time
 
 import pytest
 import tensorflow.compat.v1 as tf
+from tensorboard.backend.event_processing import event_accumulator
 
 import tf1ps
 from tests import harness
@@ -75,6 +76,52 @@ def test_a_restart_goes_on(tmp_path):
   train(tmp_path, 8, save_summaries_steps=2)
   # x goes on from the checkpoint; each process begins with a summary of its first step.
   assert sorted(values(tmp_path, "before")) == [(1, 0.0), (3, 2.0), (5, 4.0), (7, 6.0)]
+
+
+def shown(directory, tag):
+  """The steps of a tag that TensorBoard shows."""
+  accumulator = event_accumulator.EventAccumulator(str(directory))
+  accumulator.Reload()
+  return [event.step for event in accumulator.Scalars(tag)]
+
+
+def test_tensorboard_shows_a_restarted_run_once(tmp_path, set_timing):
+  """Saved at 5, killed at 8, and again to 10."""
+  set_timing(global_step, global_step_interval=0.0)
+
+  def train_on(fail_at):
+    with tf.Graph().as_default():
+      model = local_loop.Model()
+      tf.summary.scalar("before", model.loss)
+      with tf1ps.MonitoredTrainingSession(
+          checkpoint_dir=str(tmp_path), save_checkpoint_steps=5, save_summaries_steps=1,
+          hooks=[tf.train.StopAtStepHook(last_step=10)]) as session:
+        while not session.should_stop():
+          if session.run([model.train_op, model.loss])[1] + 1 == fail_at:
+            raise ValueError("enough")
+
+  with pytest.raises(ValueError, match="enough"):
+    train_on(8)
+  tf.summary.FileWriterCache.clear()
+  for path in list(tmp_path.glob("*.tfevents.*")):  # the next may have its name, of this second
+    path.rename(str(path).replace(".tfevents.", ".tfevents.0."))
+  assert shown(tmp_path, "before") == list(range(1, 9))
+  train_on(None)
+  tf.summary.FileWriterCache.clear()
+  assert shown(tmp_path, "before") == list(range(1, 11))
+  logs = [(event.session_log.status, event.step, event.session_log.checkpoint_path)
+          for path in sorted(tmp_path.glob("*.tfevents.*"))
+          for event in tf.train.summary_iterator(str(path)) if event.HasField("session_log")]
+  start, checkpoint, stop = (
+    tf.SessionLog.START, tf.SessionLog.CHECKPOINT, tf.SessionLog.STOP)
+  saved = str(tmp_path / "model.ckpt")
+  assert logs == [(start, 1, ""), (checkpoint, 0, saved), (checkpoint, 5, saved),
+                  (start, 6, ""), (checkpoint, 10, saved), (stop, 0, "")]
+
+
+def test_a_session_without_event_files_writes_none(tmp_path):
+  train(tmp_path, 3, save_summaries_steps=None, log_step_count_steps=None)
+  assert not list(tmp_path.glob("*.tfevents.*"))
 
 
 def test_what_led_to_an_error_is_there(tmp_path):

@@ -216,9 +216,51 @@ def test_the_event_file_ends_at_stop(tmp_path, owns, closes, files):
   supervisor.summary_writer.close()
   found = [[event.WhichOneof("what") for event in tf.train.summary_iterator(str(path))]
            for path in sorted(tmp_path.glob("events*"))]
-  begin, end = ["file_version", "graph_def", "meta_graph_def"], ["session_log"]
-  assert found == ([begin + ["summary"] + end] * 2 if closes else [begin + ["summary"] * 2])
+  graph = ["file_version", "graph_def", "meta_graph_def"]
+  session = ["session_log", "summary", "summary"]  # the start, the first rate, the program's
+  assert found == ([graph + session + ["session_log"]] * 2 if closes else [graph + session * 2])
   assert len(found) == files
+
+
+def logged(directory):
+  """[(status, step), ...] of the session's log in a directory's event files."""
+  return [(tf.SessionLog.SessionStatus.Name(event.session_log.status), event.step)
+          for path in sorted(directory.glob("events*"))
+          for event in tf.train.summary_iterator(str(path)) if event.HasField("session_log")]
+
+
+def test_the_event_file_has_the_start_the_checkpoints_and_the_end(tmp_path):
+  model = local_loop.Model()
+  writer = tf.summary.FileWriter(str(tmp_path / "events"))
+  for begins in (0, 2):
+    supervisor = tf1ps.Supervisor(
+      logdir=str(tmp_path / "model"), global_step=model.global_step, summary_op=None,
+      summary_writer=writer)
+    with supervisor.managed_session(close_summary_writer=begins == 2) as session:
+      for _ in range(2):
+        session.run(model.train_op)
+  assert logged(tmp_path / "events") == [
+    ("START", 0), ("CHECKPOINT", 0), ("CHECKPOINT", 2), ("START", 2), ("CHECKPOINT", 4),
+    ("STOP", 0)]
+  assert not list((tmp_path / "model").glob("events*"))
+
+
+@pytest.mark.parametrize("options", [dict(save_model_secs=0), dict(saver=None)])
+def test_the_graph_is_there_without_a_checkpoint(tmp_path, options):
+  model = local_loop.Model()
+  with tf1ps.Supervisor(logdir=str(tmp_path), **options).managed_session() as session:
+    session.run(model.train_op)
+  assert 'name: "loss"' in (tmp_path / "graph.pbtxt").read_text()
+  assert not list(tmp_path.glob("*.ckpt*"))
+
+
+def test_a_variable_without_a_device_is_refused_in_a_worker():
+  tf.get_variable("v", [], use_resource=False)
+  with pytest.raises(ValueError, match="When using replicas, all Variables must have their device "
+                                       "set: v has none"):
+    tf1ps.Supervisor(is_chief=False)
+  with pytest.raises(ValueError, match="When using replicas, all Variables must have their device"):
+    tf.train.Supervisor(is_chief=False)
 
 
 def test_a_loop_ends_at_stop_and_its_error_is_raised_there():
@@ -420,7 +462,7 @@ def test_without_a_master_a_worker_has_no_chief_to_wait_for():
       supervisor.summary_computed(None, b"")
     with pytest.raises(RuntimeError, match="^Only chief supervisor can start standard services"):
       supervisor.start_standard_services(None)
-  with tf.Graph().as_default():
+  with tf.Graph().as_default(), tf.device("/cpu:0"):
     local_loop.Model()
     with pytest.raises(RuntimeError, match="^Variables not initialized: global_step, x. A session"):
       tf1ps.Supervisor(is_chief=False).prepare_or_wait_for_session()
@@ -448,6 +490,7 @@ def test_is_chief_is_by_default_that_of_the_servers_task(record, index, monkeypa
 
 
 def test_is_chief_must_fit_the_cluster(record):
-  local_loop.Model()
+  with tf.device("/job:worker/task:0"):
+    local_loop.Model()
   with pytest.raises(ValueError, match="is_chief=False, but the chief"):
     tf1ps.Supervisor(is_chief=False).prepare_or_wait_for_session(record.target)

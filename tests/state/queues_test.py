@@ -42,6 +42,21 @@ def arguments(kind, capacity=10, least=0, shape=(), names=None, dtype=tf.int32):
   return given
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_under_eager_execution_it_is_tensorflows_queue(kind):
+  made = []
+
+  def in_python(value):
+    made.append(getattr(tf1ps, kind)(**arguments(kind)))
+    made[0].enqueue([tf.constant(0, tf.int64), value] if kind == "PriorityQueue" else value)
+    return made[0].size()
+
+  with tf.Graph().as_default(), tf.Session() as session:
+    assert session.run(tf.py_function(in_python, [5], tf.int32)) == 1
+  assert type(made[0]) is getattr(tf.queue, kind) and isinstance(made[0], getattr(tf1ps, kind))
+
+
+
 class Client:
   """A session with one queue, whose elements are written as numbers."""
 

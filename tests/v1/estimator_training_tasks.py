@@ -134,11 +134,13 @@ def evaluations_while_training(model_dir):
   assert run(model_dir + "/often", 0) == [20, 40, 60, 70]
   assert run(model_dir + "/seldom", 600) == [20, 70]
   spec = tf.estimator.EvalSpec(input_fn)
-  for wrong in ("spec", None):
+  for estimator, train_spec, said in (
+      (make(model_dir), "spec", "train_spec"), (make(model_dir), None, "train_spec"),
+      (object(), tf.estimator.TrainSpec(input_fn), "estimator")):
     try:
-      tf.estimator.train_and_evaluate(make(model_dir), wrong, spec)
+      tf.estimator.train_and_evaluate(estimator, train_spec, spec)
     except TypeError as error:
-      assert "train_spec" in str(error)
+      assert said in str(error)
     else:
       raise AssertionError("it was not refused")
 

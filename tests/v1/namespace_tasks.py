@@ -46,17 +46,39 @@ def _objects_of_tensorflow_are_of_the_drop_ins(tf):
     def after_create_session(self, session, coord):
       seen.append((isinstance(session, tf.Session), isinstance(coord, tf.train.Coordinator)))
 
+    def before_run(self, run_context):
+      assert isinstance(run_context.session, tf.Session)
+
+  def step(step_context):
+    assert isinstance(step_context.session, tf.Session)
+    step_context.run_with_hooks(tf.get_default_graph().get_operation_by_name("nothing"))
+    seen.append("step")
+
+  def init(*given):
+    assert isinstance(given[-1], tf.Session)
+    seen.append("init_fn")
+
   class MySession(tf.Session):
     pass
 
   with tf.Graph().as_default(), tf.train.SingularMonitoredSession(hooks=[Hook()]) as session:
     assert isinstance(session.raw_session(), tf.Session)
     assert not isinstance(session.raw_session(), MySession)
-  with tf.Graph().as_default(), tf.train.MonitoredTrainingSession(hooks=[Hook()]):
-    pass
-  assert seen == [(True, True)] * 2
-  with tf.Graph().as_default(), tf.train.Supervisor().managed_session() as session:
-    assert isinstance(session, tf.Session) and issubclass(type(session), tf.Session)
+  with tf.Graph().as_default():
+    tf.no_op(name="nothing")
+    with tf.train.MonitoredTrainingSession(
+        hooks=[Hook()], scaffold=tf.train.Scaffold(init_fn=init)) as session:
+      session.run_step_fn(step)
+  assert seen == [(True, True), "init_fn", (True, True), "step"]
+  with tf.Graph().as_default():
+    supervisor = tf.train.Supervisor(init_fn=init)
+    with supervisor.managed_session() as session:
+      assert isinstance(session, tf.Session) and issubclass(type(session), tf.Session)
+  assert seen.count("init_fn") == 2
+  with tf.Graph().as_default():
+    made = [tf.train.SessionManager().prepare_session("", init_op=tf.no_op()),
+            tf.train.ChiefSessionCreator(tf.train.Scaffold()).create_session()]
+    assert all(isinstance(session, tf.Session) for session in made)
   with tf.Graph().as_default():
     assert isinstance(tf.train.range_input_producer(5), tf.FIFOQueue)
   assert isinstance(stock.train.Server.create_local_server(), tf.train.Server)
@@ -82,6 +104,7 @@ def the_rest_is_tensorflows():
 
 
 def every_way_to_import():
+  import tf1ps.v1 as tf1ps_v1
   import tf1ps.v1.compat.v1.train as train
   import tf1ps.v1.losses as losses
   from tf1ps.v1 import contrib, layers
@@ -95,6 +118,11 @@ def every_way_to_import():
   assert LSTMCell is stock.nn.rnn_cell.LSTMCell and callable(Server)
   assert callable(layers.dense) and contrib.training is training
   assert callable(input_data.read_data_sets)
+  # What tensorflow.python.layers.normalization and .base have beside the public names.
+  from tf1ps.v1.layers import batch_norm, keras_style_scope
+  assert batch_norm is layers.batch_normalization
+  with tf1ps_v1.Graph().as_default(), keras_style_scope():
+    assert batch_norm(tf1ps_v1.ones([2, 3])).shape.as_list() == [2, 3]
   namespace = {}
   exec("from tf1ps.v1.train import *", namespace)
   assert namespace["Server"] is Server

@@ -93,6 +93,15 @@ def orders_by_types():
                   tf.image.resize_images(image, new_height=2, new_width=3),
                   tf.image.resize_images(image, size=(2, 3))):
     assert resized.shape.as_list() == [2, 3, 1]
+  # What TensorFlow refuses in today's order is not in the old order.
+  area = tf.image.ResizeMethod.AREA
+  for refused in (lambda: tf.concat(1, 4.2),
+                  lambda: tf.image.resize_images(image, tf.constant(2), area)):
+    try:
+      refused()
+    except (TypeError, ValueError):
+      continue
+    raise AssertionError("it was taken for the old order")
 
 
 def losses(is_asked):

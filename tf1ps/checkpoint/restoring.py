@@ -35,6 +35,23 @@ _AVERAGE = "/ExponentialMovingAverage"  # after a variable's name, as TensorFlow
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
+class MissingVariableError(CheckpointError, tf.errors.NotFoundError):
+  """A checkpoint does not fit: it lacks a variable. TensorFlow's saver raises NotFoundError."""
+
+  def __init__(self, message: str):
+    tf.errors.NotFoundError.__init__(self, None, None, message)
+
+
+class OtherVariableError(CheckpointError, tf.errors.InvalidArgumentError):
+  """A checkpoint does not fit: a variable has another shape or type.
+
+  TensorFlow's saver raises InvalidArgumentError.
+  """
+
+  def __init__(self, message: str):
+    tf.errors.InvalidArgumentError.__init__(self, None, None, message)
+
+
 class _Restored(NamedTuple):
   """A tensor that a saver restores."""
 
@@ -283,11 +300,11 @@ def _check_fits(restored: Dict[str, _Restored], reader, checkpoint: str) -> None
       close = difflib.get_close_matches(name, sorted(shapes), 1, 0.0)
       hint = f"its nearest name is {close[0]!r}" if close else "it is empty"
       of_shape = "" if shape is None else f" of shape {tuple(shape)}"
-      raise CheckpointError(f"checkpoint {checkpoint} lacks the model's variable {name!r}"
-                            f"{of_shape}: {hint}")
+      raise MissingVariableError(f"checkpoint {checkpoint} lacks the model's variable {name!r}"
+                                 f"{of_shape}: {hint}")
     if shape is not None and shape != list(shapes[name]):
-      raise CheckpointError(f"the model's variable {name!r} has shape {tuple(shape)}, but shape "
-                            f"{tuple(shapes[name])} in checkpoint {checkpoint}")
+      raise OtherVariableError(f"the model's variable {name!r} has shape {tuple(shape)}, but shape "
+                               f"{tuple(shapes[name])} in checkpoint {checkpoint}")
     if dtype.base_dtype != dtypes[name]:
-      raise CheckpointError(f"the model's variable {name!r} has type {dtype.base_dtype.name}, but "
-                            f"type {dtypes[name].name} in checkpoint {checkpoint}")
+      raise OtherVariableError(f"the model's variable {name!r} has type {dtype.base_dtype.name}, "
+                               f"but type {dtypes[name].name} in checkpoint {checkpoint}")

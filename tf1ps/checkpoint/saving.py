@@ -21,7 +21,7 @@ import logging
 import os
 import threading
 import time
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -74,7 +74,8 @@ class CheckpointSaver(tf.train.SessionRunHook):
                save_steps: Optional[int] = None, save_graph_def: bool = True,
                basename: str = "model.ckpt", hooks: Sequence[LifecycleHook] = (),
                needs_global_step: bool = True,
-               listeners: Sequence[tf.train.CheckpointSaverListener] = ()):
+               listeners: Sequence[tf.train.CheckpointSaverListener] = (),
+               on_saved: Optional[Callable[[str, int], None]] = None):
     """Creates the hook.
 
     Args:
@@ -89,6 +90,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
       hooks: those that prepare for a checkpoint, and keep texts beside it.
       needs_global_step: False: a graph without a global step is saved under the basename alone.
       listeners: called around each checkpoint, as TensorFlow's hook calls them.
+      on_saved: called after each checkpoint with the path before "-STEP" and the global step.
 
     Raises:
       ValueError: not exactly one of save_secs and save_steps is given, or it is not positive;
@@ -117,7 +119,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._is_spoiled = False
     self._failure: Optional[_Failure] = None
     self._needs_global_step = needs_global_step
-    self._listeners = listeners
+    self._listeners, self._on_saved = listeners, on_saved
 
   def last_save(self) -> LastSave:
     """Returns the last checkpoint; any thread may call it."""
@@ -283,6 +285,8 @@ class CheckpointSaver(tf.train.SessionRunHook):
                      self._saved_at - self._failure.since)
         self._failure = None
       _log.info("saved %s (%.2f s)", path, self._saved_at - began)
+      if self._on_saved is not None:
+        self._on_saved(self._prefix, step)
 
   def _write(self, session, step) -> str:
     if not tf.gfile.IsDirectory(self._directory):

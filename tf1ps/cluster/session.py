@@ -12,8 +12,7 @@ interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session
    and its destructor does nothing. The end of the process waits for a late close once more: a close
    that returns while the interpreter exits aborts the process.
 4. A run that TensorFlow 2 refuses by mistake is made again (compat/session_runs.py).
-5. Repeated fetches are analysed once (compat/session_runs.py). TensorFlow writes nothing into the
-   metadata of a run with neither feeds nor options, so that metadata stays unchanged.
+5. Repeated fetches are analysed once (compat/session_runs.py).
 """
 
 from __future__ import annotations
@@ -167,7 +166,7 @@ class BoundedSession(tf.Session):
       more = fed_stand_ins(self.graph, feed_dict)
       feed_dict = {**feed_dict, **{name: feed_dict[key] for name, key in more.items()}}
     prepared = None
-    if can_prepare(feed_dict, options):
+    if run_metadata is None and can_prepare(feed_dict, options):
       prepared = self._prepared.find(self, super().make_callable, fetches)
     if prepared is not None:
       return prepared()

@@ -8,8 +8,8 @@ TensorFlow these are `tf.Session._do_call` (session_runs.py), `tf.Operation._upd
 `tf.train.CheckpointSaverHook` and the collection in which hooks look for the global step
 (saver_hooks.py), `tf.Operation._get_control_flow_context` (regularizers.py), and what the package
 tensorflow-estimator misses (estimator.py). The files of TensorFlow that legacy programs import are
-in internals.py. Of Keras it is `naming.reset_uids` (keras_names.py), of tf_keras and slim what
-slim.py names.
+in internals.py, and those of its layers in layer_files.py. Of Keras it is `naming.reset_uids`
+(keras_names.py), of tf_keras and slim what slim.py names.
 
 It also holds what every room shares: the base class of all errors, exit codes, waits and retries.
 """
@@ -38,6 +38,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "WARNING", "JsonStream", "read_json_line", "rename_json_lines", "severity_of",
     "use_json_lines"],
   "keras_names": ["new_graph"],
+  "layer_files": ["LAYER_FILE_NAMES", "layer_file_name"],
   "learning_rates": ["learning_rate_in"],
   "link_proxy": [
     "LINK_CERTIFICATE", "LINK_CLOSED", "LINK_NO_HOST", "LINK_NO_SERVER", "LINK_NO_TLS",

@@ -35,6 +35,8 @@ from tf1ps.compat.json_lines import rename_json_lines as rename_json_lines
 from tf1ps.compat.json_lines import severity_of as severity_of
 from tf1ps.compat.json_lines import use_json_lines as use_json_lines
 from tf1ps.compat.keras_names import new_graph as new_graph
+from tf1ps.compat.layer_files import LAYER_FILE_NAMES as LAYER_FILE_NAMES
+from tf1ps.compat.layer_files import layer_file_name as layer_file_name
 from tf1ps.compat.learning_rates import learning_rate_in as learning_rate_in
 from tf1ps.compat.link_proxy import LINK_CERTIFICATE as LINK_CERTIFICATE
 from tf1ps.compat.link_proxy import LINK_CLOSED as LINK_CLOSED

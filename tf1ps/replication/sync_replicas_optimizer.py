@@ -390,8 +390,10 @@ def _replica_index(given, total, before_1_0) -> Optional[int]:
       return None
     index = record.cluster.replica_index
     if index is None:
-      raise ValueError("%s does not train: only workers make a SyncReplicasOptimizer" % (
-        record.cluster.task.name))
+      raise ValueError(
+        "%s, this process's last server, does not train. A process that has servers of several "
+        "tasks gives replica_index=, the number of the worker whose graph this is" % (
+          record.cluster.task.name))
   if isinstance(index, bool) or int(index) != index or not 0 <= index < total:
     raise ValueError("replica_index must be 0 to %d, got %r: total_num_replicas is %d" % (
       total - 1, index, total))

@@ -37,7 +37,7 @@ from tf1ps.replication import ReplicaLostError
 from tf1ps.session import ending, initialise, presence, process_end, run_directory
 from tf1ps.session import membership as membership_lib
 from tf1ps.session.settings import SessionSettings
-from tf1ps.session.summaries import flush_summaries
+from tf1ps.session.summaries import EventFile, flush_summaries
 
 _log = logging.getLogger("tf1ps")
 _CLEAN_ENDS = (tf.errors.OutOfRangeError, StopIteration)
@@ -55,17 +55,17 @@ class SessionLifecycle:
 
   def __init__(self, membership: Optional[membership_lib.Membership], tracker: GlobalStepTracker,
                settings: SessionSettings, saver: Optional[CheckpointSaver] = None,
-               summary_dir: Optional[str] = None):
+               events: Optional[EventFile] = None):
     """Prepares; `enter` begins to watch signals.
 
     Args:
       membership, tracker, settings: see the attributes.
       saver: the chief's hook that saves checkpoints, or None.
-      summary_dir: the directory of the event files, or None.
+      events: the event file, or None.
     """
     self.membership, self.tracker, self.settings = membership, tracker, settings
     self.problems: List[str] = []
-    self._saver, self._summary_dir = saver, summary_dir
+    self._saver, self._events = saver, events
     self._creator = None
     self._closing = threading.Event()
     grace = GRACE if membership is None else membership.record.grace
@@ -84,7 +84,7 @@ class SessionLifecycle:
   @property
   def writes_graph(self) -> bool:
     """Whether the session writes the definition of its graph."""
-    return self._saver is not None or self._summary_dir is not None
+    return self._saver is not None or self._events is not None
 
   @property
   def signum(self) -> Optional[int]:
@@ -216,8 +216,8 @@ class SessionLifecycle:
 
   def _flush_summaries(self):
     # TensorFlow calls no hook after an error, and the last summaries show the cause.
-    if self._summary_dir is not None and self.sessions:
-      flush_summaries(self._summary_dir)
+    if self._events is not None and self.sessions:
+      flush_summaries(self._events)
 
   def _report(self, error, signum):
     membership = self.membership

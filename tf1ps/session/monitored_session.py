@@ -20,6 +20,7 @@ It takes the same arguments and hooks, and returns the same session object, but:
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from typing import Any, Iterator, Optional, Sequence, Set
 
@@ -182,7 +183,7 @@ def open_session(membership: Optional[membership_lib.Membership], tracker: Globa
   if settings.is_chief:
     writers, events = _summary_hooks(tracker, settings)
     own_hooks += [*chief_only_hooks, *writers]
-    taken, saver = _find_saver(tracker, settings, [*own_hooks, *hooks], lifecycle_hooks)
+    taken, saver = _find_saver(tracker, settings, [*own_hooks, *hooks], lifecycle_hooks, events)
     if saver is not None:
       own_hooks = [hook for hook in own_hooks if hook is not taken] + [saver]
       hooks = [hook for hook in hooks if hook is not taken]
@@ -196,26 +197,32 @@ def open_session(membership: Optional[membership_lib.Membership], tracker: Globa
 
 
 def _summary_hooks(tracker, settings):
-  """Returns the chief's hooks that write event files, and their directory."""
-  directory, writers = settings.summary_dir or settings.checkpoint_dir, []
+  """Returns the chief's hooks that write to the event file, and that file."""
+  events, writers = settings.events or settings.checkpoint_dir, []
   if settings.log_step_count_steps and settings.log_step_count_steps > 0:
-    writers.append(summaries.StepCounter(tracker, settings.log_step_count_steps, directory))
-  if directory and settings.save_summaries:
+    writers.append(summaries.StepCounter(tracker, settings.log_step_count_steps, events))
+  if events and settings.save_summaries:
     writers.append(summaries.SummarySaver(
-      tracker, settings.scaffold, directory, settings.save_summaries.steps,
+      tracker, settings.scaffold, events, settings.save_summaries.steps,
       settings.save_summaries.secs))
   if not writers:
     return [], None
-  return [*([summaries.GraphWriter(directory)] if directory else []), *writers], directory
+  if events:
+    writers.insert(0, summaries.SessionLogger(tracker, events))
+  if events and summaries.is_directory(events):
+    writers.insert(0, summaries.GraphWriter(events))
+  return writers, events
 
 
-def _find_saver(tracker, settings, hooks, lifecycle_hooks):
+def _find_saver(tracker, settings, hooks, lifecycle_hooks, events):
   """Returns the program's hook that the chief's saver replaces, or None; and the saver, or None."""
   directory, every, scaffold = settings.checkpoint_dir, settings.save_checkpoint, settings.scaffold
+  on_saved = functools.partial(summaries.write_checkpoint_log, events) if events else None
   if directory and every:
     return None, CheckpointSaver(
       tracker, directory, scaffold, every.secs, every.steps, settings.save_graph_def,
-      settings.checkpoint_basename, lifecycle_hooks, settings.needs_global_step)
+      settings.checkpoint_basename, lifecycle_hooks, settings.needs_global_step,
+      on_saved=on_saved)
   for hook in hooks if directory else ():
     given = saver_arguments(hook) if type(hook) is tf.train.CheckpointSaverHook else None
     if given is not None and given.checkpoint_dir == directory:
@@ -223,7 +230,8 @@ def _find_saver(tracker, settings, hooks, lifecycle_hooks):
         scaffold = tf.train.Scaffold(saver=given.saver)
       return hook, CheckpointSaver(
         tracker, directory, given.scaffold or scaffold, given.save_secs, given.save_steps,
-        given.save_graph_def, given.basename, lifecycle_hooks, listeners=given.listeners)
+        given.save_graph_def, given.basename, lifecycle_hooks, listeners=given.listeners,
+        on_saved=on_saved)
   return None, None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, NamedTuple, Optional, Sequence, Union
 
 from tf1ps.compat import START_TIMEOUT as START_TIMEOUT
 from tf1ps.compat import TIMING
@@ -43,7 +43,8 @@ class SessionSettings(NamedTuple):
   master: str = ""  # the target of a server of an unknown cluster
   save_checkpoint: Interval = Interval()  # how often the chief saves
   save_summaries: Interval = Interval()
-  summary_dir: Optional[str] = None
+  # The directory of the event file, None: checkpoint_dir; or a writer, whose owner ends the file.
+  events: Optional[Union[str, tf.summary.FileWriter]] = None
   save_graph_def: bool = True
   log_step_count_steps: Optional[int] = None
   checkpoint_basename: str = "model.ckpt"  # the names of the checkpoints before "-STEP"

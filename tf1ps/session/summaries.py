@@ -2,7 +2,11 @@
 
 `SummarySaver` runs the scaffold's summary operation after a number of the chief's own steps or of
 seconds. `StepCounter` logs and writes the global steps per second. Both take the global step from
-the tracker.
+the tracker. `SessionLogger` and `write_checkpoint_log` write the session's log: TensorBoard leaves
+out the points that a restart makes again.
+
+An event file is given by its directory, and TensorFlow's cache has the writer, or by the writer of
+an owner, who begins and ends the file.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from typing import Optional, Set
+from typing import Optional, Set, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -20,25 +24,47 @@ from tf1ps.graph import definition_without, large_constants
 
 _log = logging.getLogger("tf1ps")
 _failed: Set[str] = set()  # a process global: directories whose event file could not be written
+EventFile = Union[str, tf.summary.FileWriter]
 
 
-def write_summary(directory: str, summary: tf.Summary, step: Optional[int]) -> None:
-  """Adds a summary to the event file of a directory; an error never ends the task.
+def is_directory(events: EventFile) -> bool:
+  """Whether an event file is given by its directory."""
+  return isinstance(events, (str, os.PathLike))
+
+
+def write_summary(events: EventFile, summary: tf.Summary, step: Optional[int]) -> None:
+  """Adds a summary to an event file; an error never ends the task.
 
   The writer of TensorFlow 2 raises the error of an earlier write, such as "disk full". A later
   summary then begins a new file.
   """
-  _try(directory, lambda writer: writer.add_summary(summary, step))
+  _try(events, lambda writer: writer.add_summary(summary, step))
 
 
-def flush_summaries(directory: str) -> None:
-  """Flushes the event file of a directory; an error never ends the task."""
-  _try(directory, lambda writer: writer.flush())
+def write_checkpoint_log(events: EventFile, path: str, step: int) -> None:
+  """Notes a checkpoint in an event file; an error never ends the task.
+
+  Args:
+    events: the event file.
+    path: the path of the checkpoints before "-STEP".
+    step: the global step.
+  """
+  _log_session(events, tf.SessionLog(status=tf.SessionLog.CHECKPOINT, checkpoint_path=path), step)
+
+
+def flush_summaries(events: EventFile) -> None:
+  """Flushes an event file; an error never ends the task."""
+  _try(events, lambda writer: writer.flush())
+
+
+def small_definition(graph: tf.Graph) -> tf.GraphDef:
+  """Returns the definition of a graph without the graph's large constants."""
+  return definition_without(graph, large_constants(graph))
 
 
 def write_graph(writer: tf.summary.FileWriter, graph: tf.Graph) -> None:
   """Adds a graph and its meta graph to an event file, without the graph's large constants."""
-  definition = definition_without(graph, large_constants(graph))
+  definition = small_definition(graph)
   for content in (dict(graph_def=definition.SerializeToString()),
                   dict(meta_graph_def=tf.MetaGraphDef(graph_def=definition).SerializeToString())):
     writer.add_event(tf.Event(wall_time=time.time(), **content))
@@ -58,11 +84,16 @@ def begin_event_file(writer: tf.summary.FileWriter) -> None:
   writer.reopen()
 
 
-def _try(directory, function) -> None:
+def _log_session(events, log, step):
+  _try(events, lambda writer: writer.add_session_log(log, step))
+
+
+def _try(events, function) -> None:
   try:
-    function(tf.summary.FileWriterCache.get(directory))
+    function(tf.summary.FileWriterCache.get(events) if is_directory(events) else events)
   except (OSError, RuntimeError, IndexError, tf.errors.OpError) as error:  # "File too large" too
     tf.summary.FileWriterCache.clear()  # a writer that has failed writes nothing more
+    directory = events if is_directory(events) else events.get_logdir()
     if directory not in _failed:
       _failed.add(directory)
       _log.warning("summaries in %s are lost, and this task goes on: %s", directory,
@@ -88,24 +119,48 @@ class GraphWriter(tf.train.SessionRunHook):
     write_graph(writer, graph)
 
 
+class SessionLogger(tf.train.SessionRunHook):
+  """Writes where a session begins and ends.
+
+  TensorBoard drops the earlier points from the step of the beginning on: a session that restores a
+  checkpoint makes them again.
+  """
+
+  def __init__(self, tracker: GlobalStepTracker, events: EventFile):
+    """Creates the hook; `tracker` stands before it, and the hooks that write to `events` behind."""
+    self._tracker, self._events = tracker, events
+    # An owner of a writer writes its first point before the first step, and the end.
+    self._has_owner = not is_directory(events)
+
+  def after_create_session(self, session, coord):
+    with session.graph.as_default():  # a new writer writes the default graph
+      _log_session(self._events, tf.SessionLog(status=tf.SessionLog.START),
+                   self._tracker.value + (0 if self._has_owner else 1))
+
+  def end(self, session):
+    if not self._has_owner:
+      _log_session(self._events, tf.SessionLog(status=tf.SessionLog.STOP), None)
+
+
 class SummarySaver(tf.train.SessionRunHook):
   """Writes the scaffold's summaries."""
 
   def __init__(self, tracker: GlobalStepTracker, scaffold: tf.train.Scaffold,
-               directory: str, save_steps: Optional[int] = None, save_secs: Optional[float] = None):
+               events: EventFile, save_steps: Optional[int] = None,
+               save_secs: Optional[float] = None):
     """Creates the hook; `tracker` stands before it. Give exactly one of the two intervals.
 
     Args:
       tracker: tracks the global step.
       scaffold: its `summary_op` makes the summaries; None there: no summaries.
-      directory: the directory of the event files.
+      events: the event file.
       save_steps: own steps between two summaries, or None.
       save_secs: seconds between two summaries, or None.
     """
     if (save_secs is None) == (save_steps is None):
       raise ValueError("give either save_steps or save_secs; got %r and %r" % (
         save_steps, save_secs))
-    self._tracker, self._scaffold, self._directory = tracker, scaffold, directory
+    self._tracker, self._scaffold, self._events = tracker, scaffold, events
     self._save_steps, self._save_secs = save_steps, save_secs
     self._steps = 0
     self._next_step = 1
@@ -128,10 +183,15 @@ class SummarySaver(tf.train.SessionRunHook):
     self._next_step = self._steps + (self._save_steps or 0)
     self._next_time = time.monotonic() + (self._save_secs or 0.0)
     step = self._tracker.value if self._tracker.asked else self._tracker.ask(run_context.session)
-    write_summary(self._directory, run_values.results, step)
+    write_summary(self._events, run_values.results, step)
 
   def end(self, session):
-    _try(self._directory, lambda writer: writer.flush())
+    flush_summaries(self._events)
+
+
+def rate_summary(rate: float) -> tf.Summary:
+  """Returns the summary of global steps per second."""
+  return tf.Summary(value=[tf.Summary.Value(tag=StepCounter.TAG, simple_value=rate)])
 
 
 class StepCounter(tf.train.SessionRunHook):
@@ -139,15 +199,16 @@ class StepCounter(tf.train.SessionRunHook):
 
   TAG = "global_step/sec"
 
-  def __init__(self, tracker: GlobalStepTracker, every_steps: int, directory: Optional[str] = None):
+  def __init__(self, tracker: GlobalStepTracker, every_steps: int,
+               events: Optional[EventFile] = None):
     """Creates the hook; `tracker` stands before it.
 
-    Two rates are at least `every_steps` global steps apart. Without a directory they are only
+    Two rates are at least `every_steps` global steps apart. Without an event file they are only
     logged.
     """
     if every_steps < 1:
       raise ValueError("every_steps must be at least 1, got %r" % (every_steps,))
-    self._tracker, self._every_steps, self._directory = tracker, every_steps, directory
+    self._tracker, self._every_steps, self._events = tracker, every_steps, events
     self._last = None
 
   def after_create_session(self, session, coord):
@@ -162,6 +223,5 @@ class StepCounter(tf.train.SessionRunHook):
       return
     self._last = (step, now)
     _log.info("%s: %.6g", self.TAG, steps / seconds)
-    if self._directory is not None:
-      summary = tf.Summary(value=[tf.Summary.Value(tag=self.TAG, simple_value=steps / seconds)])
-      write_summary(self._directory, summary, step)
+    if self._events is not None:
+      write_summary(self._events, rate_summary(steps / seconds), step)

@@ -121,7 +121,8 @@ class Supervisor:
       heartbeat_timeout: seconds of silence until a task is lost; None: the server's.
 
     Raises:
-      ValueError: a session_manager of another class, or a limit that is not positive.
+      ValueError: a session_manager of another class, a limit that is not positive, or, with
+        is_chief=False, a variable without a device.
       RuntimeError: eager execution is on.
     """
     if tf.executing_eagerly():
@@ -136,6 +137,8 @@ class Supervisor:
     settings_lib.check_limits(start_timeout=start_timeout, end_timeout=end_timeout,
                         heartbeat_timeout=heartbeat_timeout)
     self.graph = graph or tf.get_default_graph()
+    if not is_chief:
+      _check_devices(self.graph)
     self.is_chief = is_chief = monitored_session.chief_or_not(is_chief, latest_record())
     self.init_feed_dict = init_feed_dict
     self._limits: Dict[str, Any] = dict(start_timeout=start_timeout, end_timeout=end_timeout,
@@ -223,6 +226,8 @@ class Supervisor:
     if wait_for_checkpoint and self.is_chief:
       _await_checkpoint(self._logdir, max_wait_secs)
     saves = bool(start_standard_services and self._logdir and self.saver and self.save_model_secs)
+    self._write_graph(saves)
+    counts_steps = start_standard_services and self.global_step is not None
     membership = monitored_session.membership_of(
       master, self.is_chief, self._logdir, self._limits["heartbeat_timeout"])
     if membership is not None:
@@ -233,19 +238,25 @@ class Supervisor:
         [optimizer.make_session_run_hook(self.is_chief) for optimizer in self._sync],
         SessionSettings(
           self.is_chief, self._logdir if self.saver else None, self._scaffold(), config, master,
-          Interval(secs=self.save_model_secs if saves else None), summary_dir=self._logdir,
-          log_step_count_steps=100 if self.global_step is not None else 0,
+          Interval(secs=self.save_model_secs if saves else None),
+          events=self.summary_writer or self._logdir,
+          log_step_count_steps=100 if counts_steps else 0,
           max_wait_secs=max_wait_secs, stop_grace_period_secs=self._stop_grace_secs,
           checkpoint_basename=self._checkpoint_basename, needs_global_step=False, **self._limits))
     self._session = supervised_session.SupervisedSession(
       monitored, self.graph, recovery_limit=self._limits["start_timeout"],
       request_stop=self.coord.request_stop)
-    if self.summary_writer is not None and not self._has_graph:
-      summaries.write_graph(self.summary_writer, self.graph)
-      self._has_graph = True
     if start_standard_services and self.is_chief:
       self.start_standard_services(self._session)
     return self._session
+
+  def _write_graph(self, saves: bool):
+    """Writes the graph as the program has built it. A session that saves writes graph.pbtxt."""
+    if self._logdir and not saves:
+      tf.train.write_graph(summaries.small_definition(self.graph), self._logdir, "graph.pbtxt")
+    if self.summary_writer is not None and not self._has_graph:
+      summaries.write_graph(self.summary_writer, self.graph)
+      self._has_graph = True
 
   def wait_for_session(self, master: str = "", config: Optional[tf.ConfigProto] = None,
                        max_wait_secs: float = 7200) -> tf.Session:
@@ -301,8 +312,12 @@ class Supervisor:
                          "start_standard_services only where supervisor.is_chief")
     if not self._logdir:
       _log.warning("no checkpoints and summaries: the Supervisor has no logdir")
-    if not (self.save_summaries_secs and self.summary_writer is not None
-            and self.summary_op is not None):
+    if not (self.save_summaries_secs and self.summary_writer is not None):
+      return []
+    if self.global_step is not None:  # as TensorFlow's: a rate of no steps
+      summaries.write_summary(
+        self.summary_writer, summaries.rate_summary(0.0), int(sess.run(self.global_step)))
+    if self.summary_op is None:
       return []
     return [self.loop(self.save_summaries_secs, self._write_summary, (sess,))]
 
@@ -427,6 +442,13 @@ def _given_or(given, collection: str, make: Callable):
       return None
     values.append(made)
   return values[0]
+
+
+def _check_devices(graph):
+  for op in graph.get_operations():
+    if op.type in ("Variable", "VariableV2") and not op.device:
+      raise ValueError("When using replicas, all Variables must have their device set: %s has "
+                       "none. Build the graph under tf.train.replica_device_setter" % op.name)
 
 
 def _or_nothing(operation):

@@ -61,6 +61,12 @@ class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
 
   poll_secs = TIMING.queue_poll_interval
 
+  def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    """Makes the queue; under eager execution, as in `tf.py_function`, TensorFlow's queue."""
+    if tf.executing_eagerly():
+      return cls._replaces(*args, **kwargs)
+    return super().__new__(cls)
+
   def _make(self, make, kind, capacity, min_after_dequeue, shared_name, device, container):
     """Calls TensorFlow's constructor at the queue's place, and builds our operations."""
     title = "%s %r" % (kind, shared_name) if shared_name else kind

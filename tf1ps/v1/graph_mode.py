@@ -46,13 +46,16 @@ def explain_missing_keras(namespace: str, probe: str):
     probe: a name that it holds where Keras 2 is there.
 
   Returns:
-    A function that takes a name and raises AttributeError, which says what to do.
+    A function that takes a name. It returns a name of the files of `tensorflow.python.layers`, or
+    raises AttributeError, which says what to do.
   """
   def explain(name):
     import tensorflow.compat.v1 as tf
     module = functools.reduce(getattr, namespace.split("."), tf)
     full = "%s.%s" % (namespace, name)
     if hasattr(module, probe):
+      if name in compat.LAYER_FILE_NAMES:
+        return compat.layer_file_name(name)
       raise namespace_lib.UnknownNameError(full)
     raise AttributeError("tf.%s is not there: %s." % (full, _keras_problem()))
   return explain

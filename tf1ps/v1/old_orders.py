@@ -37,7 +37,8 @@ def concat(*args, **kwargs):
   """As TensorFlow's; also takes (dim, values)."""
   if "concat_dim" in kwargs:
     kwargs["axis"] = kwargs.pop("concat_dim")
-  elif len(args) > 1 and _is_number(args[0]) and not _is_number(args[1]):
+  elif len(args) > 1 and _is_number(args[0]) and not (
+      _is_number(args[1]) or isinstance(args[1], numbers.Number)):
     args = (args[1], args[0]) + args[2:]
   elif len(args) == 1 and _is_number(args[0]) and "values" in kwargs:
     args, kwargs = (), dict(kwargs, axis=args[0])
@@ -72,6 +73,11 @@ def reverse(tensor, axis=None, name=None, dims=None):
   return tf.reverse(tensor, chosen, name)
 
 
+def _is_method(value):
+  """Whether a value is one of `tf.image.ResizeMethod`, and not the width of a picture."""
+  return isinstance(value, numbers.Integral) and 0 <= value <= 3
+
+
 @functools.wraps(tf.image.resize_images)
 def resize_images(images, size=None, *args, **kwargs):
   """As TensorFlow's; also takes height and width one by one."""
@@ -79,7 +85,8 @@ def resize_images(images, size=None, *args, **kwargs):
     size, args = kwargs.pop("new_height"), (kwargs.pop("new_width"),) + args
   elif "new_width" in kwargs:
     args = (kwargs.pop("new_width"),) + args
-  elif not (_is_number(size) and args):
+  elif not (_is_number(size) and args and _is_number(args[0])) or (
+      isinstance(size, tf.Tensor) and _is_method(args[0])):
     return tf.image.resize_images(images, size, *args, **kwargs)
   _renamed.say_once(
       "tf.image.resize_images(images, height, width) is resize_images(images, [height, width]) "

@@ -30,9 +30,12 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
     Without a cluster: the metrics of the last evaluation, and the results of the exporters.
 
   Raises:
+    TypeError: an argument is of another class.
     JobFailedError: in an evaluator, the run has failed or is lost.
   """
-  config = estimator.config
+  config = getattr(estimator, "config", None)
+  if config is None:
+    return compat.train_and_evaluate(estimator, train_spec, eval_spec)  # it refuses the class
   if config.task_type == "evaluator" and config.task_id == 0:
     _follow(estimator, train_spec, eval_spec)
     return None
