@@ -14,9 +14,7 @@ import subprocess
 import tempfile
 import urllib.request
 
-import pytest
-
-from tests import harness
+from tests import harness, needs
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 _ARGUMENTS = [
@@ -99,7 +97,7 @@ def page(width=1600, height=1200):
   """Gives the page of a new browser, which ends with the block; skips without a Chromium."""
   program = shutil.which("chromium") or shutil.which("chromium-browser")
   if program is None:
-    pytest.skip("there is no Chromium here: apt-get install chromium")
+    needs.skip("Chromium")
   folder = tempfile.mkdtemp(prefix="tf1ps-chromium-")
   process = subprocess.Popen(
     [program, *_ARGUMENTS, "--user-data-dir=" + folder, "--window-size=%d,%d" % (width, height),

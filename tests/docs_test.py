@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import harness, program_tasks
+from tests import harness, needs, program_tasks
 from tf1ps.cli import certs
 from tf1ps.program import evaluator
 from tf1ps.session import summaries
@@ -137,9 +137,7 @@ def test_first_program_shows_what_make_train_calls():
 @pytest.mark.slow
 def test_security_in_a_private_network():
   command, = [c for c in commands("docs/security.md") if c.startswith("unshare")]
-  if subprocess.run(["unshare", "-rn", "ip", "link", "set", "lo", "up"],
-                    stderr=subprocess.DEVNULL).returncode:
-    pytest.skip("no user namespaces here, or no ip")
+  needs.unshare("-rn", "ip", "link", "set", "lo", "up")
   command = command.replace(".venv/bin/tf1ps-local", "%s bin/tf1ps_local.py" % sys.executable)
   done = subprocess.run(command, shell=True, cwd=str(ROOT), stdout=subprocess.PIPE,
                         stderr=subprocess.STDOUT, universal_newlines=True, timeout=100)
@@ -167,7 +165,7 @@ def test_security_with_links(start, tmp_path):
            for arguments in of_program("docs/security.md", name)]
   assert len(tasks) == 3
   if tasks[0].wait() and "does not permit" in tasks[0].output:
-    pytest.skip("no namespaces here")
+    needs.skip("namespaces")
   end_well(tasks)
   assert LEARNT.search(tasks[1].output)
 
@@ -238,6 +236,11 @@ def test_docs_two_jobs_on_one_ps_and_their_reset(start, tmp_path):
     # The workers have left: it says so where it was told of them.
     assert task.output.count("not cleared: refused") == 2 * codes[-1]
   assert codes == [1, 1, 0]
+
+
+def test_build_says_how_to_get_what_tests_need():
+  text = (ROOT / "BUILD.md").read_text()
+  assert all("| %s | %s |" % row in text for row in needs.NEEDS.items())
 
 
 def test_make_help_names_every_target():

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from benchmarks import systems
+from tests import needs
 from tf1ps.links import NamespaceError, check_namespaces
 
 pytestmark = pytest.mark.any_tensorflow
@@ -17,7 +18,7 @@ def test_each_kind_carries_bytes():
   try:
     check_namespaces()
   except NamespaceError as error:
-    pytest.skip(str(error))
+    needs.skip("namespaces", error)
   done = subprocess.run(
     [sys.executable, "-m", "benchmarks.sidecars", "--rounds=1", "--seconds=0.02"],
     cwd=systems.ROOT, stdout=subprocess.PIPE, universal_newlines=True, timeout=150, check=True)

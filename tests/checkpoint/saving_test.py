@@ -11,6 +11,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tests import needs
 from tests.checkpoint.damages import latest_intact
 from tests.training import local_loop
 from tf1ps import cluster
@@ -300,7 +301,7 @@ def small_disk(tmp_path):
   place.mkdir()
   if os.geteuid() or subprocess.call(
       ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], stderr=subprocess.DEVNULL):
-    pytest.skip("this machine does not permit to mount a tmpfs")
+    needs.skip("mounts")
   yield place
   subprocess.check_call(["umount", "-l", str(place)])
 

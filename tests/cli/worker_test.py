@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from tests import harness
+from tests import harness, needs
 from tests.cli import commands
 from tf1ps.cli import worker
 from tf1ps.training import options
@@ -77,7 +77,7 @@ def test_sigterm_ends_process_1_while_it_builds(start, tmp_path, at):
   program = commands.write(tmp_path, "failing.py", FAILING)
   task = start("worker", commands.be_first_process, [program, "--steps=3"] + hosts())
   if "no namespace" in task.wait_for("n"):
-    pytest.skip("this user may not make a process namespace")
+    needs.skip("namespaces")
   task.wait_for("building")
   pid = int(task.wait_for("process ").split()[1])
   harness.signal_process(pid, signal.SIGTERM)

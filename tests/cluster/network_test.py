@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tests import cluster_tasks, harness
+from tests import cluster_tasks, harness, needs
 from tf1ps.cluster import network
 from tf1ps.cluster.description import Cluster, Task
 
@@ -77,9 +76,7 @@ LOOPBACK_IS_THE_DEFAULT = "ip link set lo up && ip route add default dev lo"
 
 def warning_in_a_namespace(setup):
   """Returns the warning in a network namespace of its own, or skips the test."""
-  if not shutil.which("unshare") or subprocess.call(["unshare", "-rn", "sh", "-c", setup],
-                                                    stderr=subprocess.DEVNULL):
-    pytest.skip("this user may not make a network namespace with such an interface")
+  needs.unshare("-rn", "sh", "-c", setup)
   program = ("from tf1ps.cluster import description, network\n"
              "cluster = description.Cluster({'worker': {0: 'a:1'}}, 'worker', 0)\n"
              "print(network.exposure_warning(cluster))")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests import harness, signal_tasks
+from tests import harness, needs, signal_tasks
 from tf1ps.cluster import signals
 
 BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -35,7 +35,7 @@ def test_a_signal_frees_a_blocked_main_thread(start, number):
 def test_a_signal_is_heard_in_a_process_with_many_files(start):
   _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
   if 0 <= most < 1200:
-    pytest.skip("this user may not open so many files")
+    needs.skip("many open files")
   task = blocked(start, signal_tasks.leave_with_many_files, 30.0)
   task.signal(signal.SIGTERM)
   assert task.wait() == 100 + signal.SIGTERM

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests import needs
 from tests.deploy import host_tasks, hosts
 from tests.survival import matrix_job
 from tf1ps.deploy import Request, render
@@ -26,7 +27,7 @@ def test_an_indexed_job_whose_ps_has_no_name_yet(start, tmp_path):
   try:
     there = hosts.Hosts(start, tmp_path)
   except matrix_job.NotPermitted as error:
-    pytest.skip(str(error))
+    needs.skip("namespaces", error)
   name, spec = job["metadata"]["name"], job["spec"]["template"]["spec"]
   container, = spec["containers"]
 

@@ -17,6 +17,7 @@ import sys
 
 import pytest
 
+from tests import needs
 from tests.deploy import rendered
 from tf1ps.deploy import render
 
@@ -158,7 +159,7 @@ def compose():
                             stderr=subprocess.DEVNULL, universal_newlines=True, timeout=60)
       if not done.returncode:
         return command, done.stdout.strip()
-  pytest.skip("no Compose here")
+  needs.skip("Compose")
 
 
 @pytest.mark.parametrize("target, everything, file", COMPOSE, ids=ids(COMPOSE))
@@ -203,7 +204,7 @@ def test_scripts(target, everything, file, tmp_path):
 def test_units(everything, tmp_path):
   analyze = shutil.which("systemd-analyze")
   if not analyze:
-    pytest.skip("no systemd here")
+    needs.skip("systemd-analyze")
   for file in render(rendered.request("systemd", everything, name="job")):
     # It looks for the program of a unit.
     text = file.text.replace("/opt/tf1ps/bin/tf1ps-task", shutil.which("true"))

@@ -14,7 +14,7 @@ import sys
 
 import pytest
 
-from tests import harness
+from tests import harness, needs
 from tests.deploy import cluster, host_tasks, hosts, stand_in_srun
 from tests.survival import matrix_job
 from tf1ps.cli import certs
@@ -35,7 +35,7 @@ def three(start, tmp_path):
   try:
     return hosts.Hosts(start, tmp_path)
   except matrix_job.NotPermitted as error:
-    return pytest.skip(str(error))
+    return needs.skip("namespaces", error)
 
 
 def flags_of_program(folder):

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests import harness, intruder_tasks, program_tasks
+from tests import harness, intruder_tasks, needs, program_tasks
 from tests.cli.commands import LINE
 from tf1ps.links import NamespaceError, check_namespaces, make_certificates
 from tools.chaos.network import Network, NetworkError
@@ -26,7 +26,7 @@ def tls_dir(tmp_path_factory):
   try:
     check_namespaces()
   except NamespaceError as error:
-    pytest.skip(str(error))
+    needs.skip("namespaces", error)
   return "--tls_dir=" + make_certificates(
     str(tmp_path_factory.mktemp("certs")), [["127.0.0.1"]], 1)[0]
 
@@ -133,7 +133,7 @@ def test_an_intruder(start, tmp_path, is_closed):
   try:
     network.__enter__()
   except NetworkError as error:
-    pytest.skip(str(error))
+    needs.skip("namespaces", error)
   try:
     hosts = network.hosts
     folders = make_certificates(str(tmp_path / "job"), [[hosts["ps"]], [hosts["worker"]]], 1)
@@ -184,7 +184,7 @@ def test_where_no_namespace_is_permitted(tmp_path):
     stderr=subprocess.STDOUT, universal_newlines=True, timeout=60)
     for words in (("tf1ps_ps.py", "--worker_hosts=10.0.0.2:2223"), ("tf1ps.py status",))]
   if "unshare: " in results[0].stdout or "cannot create" in results[0].stdout:
-    pytest.skip("no user namespaces here")
+    needs.skip("namespaces")
   assert [result.returncode for result in results] == [1, 1]
   refusal = ("--tls_dir needs a network namespace for the task, which this machine does not permit "
              "(the limit in /proc/sys/user is reached). Permit unprivileged user namespaces, "

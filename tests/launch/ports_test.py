@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from tests import needs
 from tf1ps.launch import ports
 
 
@@ -38,7 +39,7 @@ def test_a_port_that_is_taken_on_any_interface_is_passed_over(family, address):
   try:
     listener = listen(family, address)
   except OSError:
-    pytest.skip("no IPv6 here")
+    needs.skip("IPv6")
   with listener:
     taken = listener.getsockname()[1]
     free, = ports.find_free_ports(1)

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from tests import harness, links_tasks
+from tests import harness, links_tasks, needs
 from tf1ps.links import (
   Identity,
   NamespaceError,
@@ -33,7 +33,7 @@ def folders(tmp_path_factory):
   try:
     check_namespaces()
   except NamespaceError as error:
-    pytest.skip(str(error))
+    needs.skip("namespaces", error)
   folder = str(tmp_path_factory.mktemp("certs"))
   ours, elsewhere = make_certificates(folder, [["127.0.0.1"], ["10.0.0.1"]], 1)
   stranger, = make_certificates(os.path.join(folder, "of another job"), [["127.0.0.1"]], 1)
@@ -187,7 +187,7 @@ def test_the_last_bytes_of_the_first_process_of_a_container_arrive(start, folder
   sends = start("sends", links_tasks.send_as_first_process, folders[0], address, 4000000)
   assert sends.wait() == 0
   if "no namespace" in sends.output:
-    pytest.skip("no process namespaces")
+    needs.skip("namespaces")
   assert sends.lines == ["sent as process 1"]
   counts.wait_for("bytes 4000000")
 
@@ -268,7 +268,7 @@ def test_without_root(folders, tmp_path):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           universal_newlines=True, timeout=60)
   except OSError:
-    pytest.skip("no setpriv")
+    needs.skip("setpriv")
   if "setpriv" in done.stdout or "not permit" in done.stdout:
-    pytest.skip(done.stdout)
+    needs.skip("setpriv", done.stdout)
   assert done.returncode == 0 and done.stdout == "[(1, 'lo')] True\n", done.stdout

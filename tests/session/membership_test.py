@@ -14,7 +14,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tests import cluster_tasks, harness
+from tests import cluster_tasks, harness, needs
 from tests.survival import matrix_job
 from tests.training import local_loop, local_server
 from tf1ps.cluster import description as cluster_lib
@@ -193,7 +193,7 @@ def test_a_chief_that_restores_its_run_needs_no_room_on_the_disk(make, tmp_path)
   try:
     disk = matrix_job.Disk(tmp_path)
   except matrix_job.NotPermitted as error:
-    pytest.skip(str(error))
+    needs.skip("mounts", error)
   try:
     part = make(tmp_path)
     part.start()

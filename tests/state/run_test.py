@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import cluster_tasks, harness
+from tests import cluster_tasks, harness, needs
 from tests.survival import matrix_job
 from tf1ps.cluster.description import Task
 from tf1ps.state import control, run
@@ -136,7 +136,7 @@ def test_a_run_on_a_full_disk_is_alive(tmp_path, caplog):
   try:
     disk = matrix_job.Disk(tmp_path)
   except matrix_job.NotPermitted as error:
-    pytest.skip(str(error))
+    needs.skip("mounts", error)
   try:
     file = run.RunFile(disk.folder)
     file.write("r", RUN_RUNNING, 9, goal="steps=12")

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests import harness
+from tests import harness, needs
 from tools.chaos import filesystem
 
 LONG, SHORT = 1000.0, 0.05  # seconds that a mount keeps what it knows
@@ -28,7 +28,7 @@ def mounted(start, tmp_path):
                    [str(each) for each in mounts], keeps, renames, str(ready))
     harness.wait_until(lambda: ready.exists() or not server.is_running, what="its mounts")
     if not ready.exists():
-      pytest.skip("a file system by FUSE: %s" % server.last_line)
+      needs.skip("FUSE", server.last_line)
     made.extend(mounts)
     return mounts
 

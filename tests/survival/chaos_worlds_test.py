@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from tests import harness
+from tests import harness, needs
 from tests.survival import matrix_tasks
 from tools.chaos import worlds
 
@@ -27,7 +27,7 @@ def begin(start, tmp_path):
     try:
       made = worlds.Made(name, str(directory), str(tmp_path), TASKS)
     except worlds.WorldError as error:
-      pytest.skip(str(error))
+      needs.skip("namespaces", error)
     tasks = [start(task, matrix_tasks.show_world, made.place(task, task == TASKS[0], disk),
                    str(directory)) for task in TASKS]
     return made, tasks, [json.loads(task.wait_for("sees").partition(" ")[2]) for task in tasks]

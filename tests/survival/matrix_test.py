@@ -6,6 +6,7 @@ import os
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tests import needs
 from tests.survival import matrix, matrix_job, matrix_page
 
 PACE = matrix.PACES[os.environ.get("TF1PS_MATRIX_PACE", "quick")]
@@ -29,7 +30,7 @@ def run(make):
   try:
     job = make()
   except matrix_job.NotPermitted as error:
-    pytest.skip(str(error))
+    needs.skip("namespaces", error)
   try:
     return job, job.run(), job.output()
   finally:

@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import harness, links_tasks, program_tasks
+from tests import harness, links_tasks, needs, program_tasks
 from tests.survival import strangers
 from tests.training.job import Job
 from tf1ps.cluster import Task, probe_task
@@ -197,13 +197,13 @@ def test_a_job_trains_on_among_strangers(start, tmp_path, has_links):
     try:
       check_namespaces()
     except NamespaceError as error:
-      pytest.skip(str(error))
+      needs.skip("namespaces", error)
     tls_dir = make_certificates(str(tmp_path / "certs"), [["127.0.0.1"]], 1)[0]
   job = Attacked(start, tmp_path, tls_dir)
   try:
     recorder = strangers.Recorder([job.ps, job.worker])
   except PermissionError:
-    pytest.skip("to record what a task sends needs root")
+    needs.skip("packet counters")
   alone, among = strangers.Sizes(job.pids), strangers.Sizes(job.pids)
   with recorder, alone:
     took, answered = disturb(job)

@@ -6,7 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tests import cluster_tasks, harness
+from tests import cluster_tasks, harness, needs
 from tests.transfer import kernel_counters, traffic_tasks
 from tf1ps.graph import OpDevices, needed_ops, task_of_device
 from tf1ps.transfer import traffic, wire_options
@@ -22,7 +22,7 @@ def measured(forks):
   try:
     kernel_counters.carried([1])
   except OSError as error:
-    pytest.skip(str(error))
+    needs.skip("packet counters", error)
   jobs = {"ps": harness.addresses(2), "worker": harness.addresses(1)}
   tasks = [forks.start("ps %d" % i, cluster_tasks.serve, jobs, "ps", i) for i in range(2)]
   try:

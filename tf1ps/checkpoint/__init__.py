@@ -19,7 +19,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "input_positions": ["InputPositions"],
   "leftovers": ["remove_leftovers"],
   "restoring": [
-    "make_saver", "make_saver_for", "moving_averages_here", "restore_checkpoint",
-    "restore_latest"],
+    "MissingVariableError", "OtherVariableError", "make_saver", "make_saver_for",
+    "moving_averages_here", "restore_checkpoint", "restore_latest"],
   "saving": ["CheckpointSaver"],
 })

@@ -18,6 +18,8 @@ from tf1ps.checkpoint.global_step import GlobalStepTracker as GlobalStepTracker
 from tf1ps.checkpoint.global_step import find_global_step as find_global_step
 from tf1ps.checkpoint.input_positions import InputPositions as InputPositions
 from tf1ps.checkpoint.leftovers import remove_leftovers as remove_leftovers
+from tf1ps.checkpoint.restoring import MissingVariableError as MissingVariableError
+from tf1ps.checkpoint.restoring import OtherVariableError as OtherVariableError
 from tf1ps.checkpoint.restoring import make_saver as make_saver
 from tf1ps.checkpoint.restoring import make_saver_for as make_saver_for
 from tf1ps.checkpoint.restoring import moving_averages_here as moving_averages_here
