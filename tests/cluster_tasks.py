@@ -12,7 +12,7 @@ import time
 import tensorflow.compat.v1 as tf
 
 from tests import harness
-from tf1ps.cluster import bounded, path_check, probe, session_config
+from tf1ps.cluster import bounded, path_check, session_config
 from tf1ps.cluster import server as server_lib
 from tf1ps.cluster import session as session_lib
 from tf1ps.cluster.description import Cluster, Task
@@ -119,27 +119,6 @@ def check_paths(jobs, timeout):
   except path_check.PathError as error:
     outcome = str(error)
   say("%.2f s: %s" % (time.monotonic() - began, outcome))
-
-
-def watch(address, heartbeat_timeout):
-  """Watches ps 0, as a process that can be stopped; says what it sees."""
-  probe.TIMING = probe.TIMING._replace(heartbeat_interval=0.1)
-  probe_all = probe.probe_tasks
-
-  def say_and_probe(tasks, timeout):
-    say("round")
-    return probe_all(tasks, timeout)
-
-  probe.probe_tasks = say_and_probe
-  task = Task("ps", 0, address)
-  one = probe.TaskWatch(
-    [probe.probe_task(task)],
-    heartbeat_timeout,
-    on_gone=lambda seen: say("gone", seen),
-    on_lost=lambda seen, silence: say("lost", seen),
-  )
-  one.start()
-  stay()
 
 
 def exchange(kind, jobs, job, limit):

@@ -48,8 +48,18 @@ class Bursts(jobs.Job):
     return self._began + ran + (self._paused if ran > self._already else 0.0)
 
 
+@pytest.fixture
+def clock(monkeypatch):
+  """A clock on which time passes for who sleeps alone, on any machine."""
+  clock = Clock()
+  for module in (sys.modules[__name__], interleaving, jobs):
+    monkeypatch.setattr(module, "time", clock)
+  clock.sleep(100.0)
+  return clock
+
+
 @pytest.mark.parametrize("already", [0.31, 0.45, 0.59])
-def test_a_window_holds_whole_bursts_of_its_own_turn(already):
+def test_a_window_holds_whole_bursts_of_its_own_turn(clock, already):
   job = Bursts()
   job.begin(already)
   window = interleaving.measure(job, interleaving.Pace(1, 0.05, 0.0))
@@ -63,11 +73,7 @@ class ReadBursts(Bursts):
     return super().steps()[0], time.monotonic()
 
 
-def test_a_window_of_steps_that_are_read_misses_none_that_are_half_made(monkeypatch):
-  clock = Clock()
-  for module in (sys.modules[__name__], interleaving, jobs):
-    monkeypatch.setattr(module, "time", clock)
-  clock.sleep(100.0)
+def test_a_window_of_steps_that_are_read_misses_none_that_are_half_made(clock):
   job = ReadBursts()
   job.begin(0.45)
   window = interleaving.measure(job, interleaving.Pace(1, 0.4, 0.0))

@@ -19,7 +19,7 @@ while total < 1000000:
 """
 SEND = """
 import socket, sys
-socket.create_connection((sys.argv[1], int(sys.argv[2])), 10).sendall(bytes(1000000))
+socket.create_connection((sys.argv[1], int(sys.argv[2])), 60).sendall(bytes(1000000))
 sys.stdin.read()
 """
 
@@ -42,7 +42,7 @@ def test_what_is_sent_to_a_stopped_process_arrives():
         assert subprocess.run(
           link.prefixes["worker"] + [sys.executable, "-c", SEND.replace("1000000", "12000000"),
                                      link.hosts["ps"], port],
-          stdin=subprocess.DEVNULL, timeout=30).returncode == 0
+          stdin=subprocess.DEVNULL, timeout=60).returncode == 0
       finally:
         server.kill()
         server.communicate()
@@ -64,9 +64,9 @@ def test_a_shaped_link_carries_and_counts_and_is_removed():
         client = subprocess.Popen(
           link.prefixes["worker"] + [sys.executable, "-c", SEND, link.hosts["ps"], port],
           stdin=subprocess.PIPE)
-        assert server.wait(30) == 0
+        assert server.wait(60) == 0
         assert links.bytes_of(client.pid, link.device) > 1000000
-        client.communicate(timeout=30)
+        client.communicate(timeout=60)
       finally:
         for process in (server, client):
           if process is not None:

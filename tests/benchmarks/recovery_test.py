@@ -17,6 +17,6 @@ def test_a_job_recovers_from_both_kills_within_its_limits(tmp_path):
   seconds = {one["system"]: one["seconds"]["median"] for one in found}
   assert set(seconds) == {recovery.GAP, recovery.WORKER, recovery.OTHERS, recovery.PS,
                           recovery.NEW}
-  # On a quiet machine a tenth of these: see the page of the tables.
-  assert seconds[recovery.GAP] < 5.0 and seconds[recovery.WORKER] < 5.0
-  assert 0.0 < seconds[recovery.OTHERS] < min(10.0, seconds[recovery.PS])
+  # Compared on the same machine: far below the start of a program, and nobody waits for a limit.
+  assert max(seconds[recovery.GAP], seconds[recovery.WORKER]) < seconds[recovery.NEW]
+  assert 0.0 < seconds[recovery.OTHERS] < min(seconds[recovery.PS], seconds[recovery.NEW])

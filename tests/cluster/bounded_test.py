@@ -12,7 +12,7 @@ from tf1ps.cluster import bounded
 
 
 def test_returns_what_the_function_returned():
-  assert bounded.call_within(10, "adding", lambda a, b: a + b, 1, b=2) == 3
+  assert bounded.call_within(60, "adding", lambda a, b: a + b, 1, b=2) == 3
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), SystemExit(3)])
@@ -21,7 +21,7 @@ def test_raises_what_the_function_raised(error):
     raise error
 
   with pytest.raises(type(error)) as raised:
-    bounded.call_within(10, "failing", fail)
+    bounded.call_within(60, "failing", fail)
   assert raised.value is error
 
 
@@ -35,43 +35,45 @@ def test_leaves_a_call_behind_at_the_limit():
   began = time.monotonic()
   with pytest.raises(bounded.LimitExceeded, match="^waiting did not end within 0.2 s$"):
     bounded.call_within(0.2, "waiting", wait)
-  assert 0.2 <= time.monotonic() - began < 20.0
+  assert time.monotonic() - began >= 0.2
   assert threads[0].is_alive() and threads[0].daemon and threads[0].name == "tf1ps: waiting"
   go_on.set()
-  threads[0].join(10)
+  threads[0].join(60)
   assert not threads[0].is_alive()
 
 
 def test_a_limit_may_be_given_again():
-  go_on, answers = threading.Event(), [True, True]
+  go_on, asked = threading.Event(), []
 
   def extend():
-    if len(answers) == 1:
+    asked.append(True)
+    if len(asked) == 2:
       go_on.set()
-    return answers.pop()
+    return True
 
   assert bounded.call_within(0.05, "waiting", go_on.wait, 60, extend=extend)
+  assert len(asked) >= 2
 
 
 def test_a_thread_serves_many_calls_and_one_left_behind_serves_none():
   def who():
     return threading.current_thread()
 
-  first = bounded.call_within(10, "asking", who)
-  assert bounded.call_within(10, "asking", who) is first
+  first = bounded.call_within(60, "asking", who)
+  assert bounded.call_within(60, "asking", who) is first
   go_on, ended = threading.Event(), threading.Event()
   with pytest.raises(bounded.LimitExceeded):
     bounded.call_within(0.05, "waiting", lambda: go_on.wait(60) and ended.set())
-  assert bounded.call_within(10, "asking", who) is not first
+  assert bounded.call_within(60, "asking", who) is not first
   go_on.set()
-  assert ended.wait(10)
+  assert ended.wait(60)
 
 
 def test_a_fork_has_threads_of_its_own():
-  bounded.call_within(10, "asking", int)
+  bounded.call_within(60, "asking", int)
   child = os.fork()
   if not child:
-    os._exit(bounded.call_within(10, "asking", int, 7))
+    os._exit(bounded.call_within(60, "asking", int, 7))
   assert os.waitpid(child, 0)[1] >> 8 == 7
 
 
@@ -80,13 +82,13 @@ def test_the_end_of_the_process_waits_longer_than_tensorflow_for_a_close():
   assert compat.Timing().late_close_limit > 10 + 2
 
 
-def test_a_fork_does_not_wait_at_its_end_for_a_call_of_its_parent():
+def test_a_fork_does_not_wait_at_its_end_for_a_call_of_its_parent(set_timing):
+  set_timing(bounded, late_close_limit=1000.0)  # no test lasts for it
   with bounded.awaited_at_exit():
     child = os.fork()
     if not child:
-      begin = time.monotonic()
       bounded._await_calls()
-      os._exit(time.monotonic() - begin < compat.TIMING.late_close_limit)
+      os._exit(1)
     assert os.waitpid(child, 0)[1] >> 8 == 1
 
 
@@ -103,7 +105,7 @@ def test_a_fork_ends_although_another_thread_held_the_lock():
   held.wait()
   child = os.fork()
   if not child:
-    signal.alarm(10)  # it would wait for the lock without a limit
+    signal.alarm(60)  # it would wait for the lock without a limit
     bounded._await_calls()
     os._exit(0)
   forked.set()

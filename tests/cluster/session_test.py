@@ -185,11 +185,11 @@ def test_who_waits_for_a_silent_master_can_be_freed(begin):
     session = session_lib.BoundedSession("grpc://127.0.0.1:%d" % silent.getsockname()[1])
     caller = threading.Thread(target=wait, args=(session, one), daemon=True)
     caller.start()
-    harness.wait_until(lambda: session.is_running or not ended.empty(), 10.0)
+    harness.wait_until(lambda: session.is_running or not ended.empty())
     assert ended.empty()
     session.abort(lambda: SystemError("freed"))
-    assert str(ended.get(timeout=10.0)) == "freed"
-    caller.join(10.0)
+    assert str(ended.get(timeout=harness.LIMIT)) == "freed"
+    caller.join(harness.LIMIT)
     session.close()
 
 

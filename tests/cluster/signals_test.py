@@ -24,9 +24,9 @@ def blocked(start, function, *args):
 
 @BOTH
 def test_a_signal_frees_a_blocked_main_thread(start, number):
-  task = blocked(start, signal_tasks.leave_when_told, 30.0)
+  task = blocked(start, signal_tasks.leave_when_told, 1000.0)  # it would leave by force so late
   task.signal(number)
-  task.wait_for("signal %d True" % number, 20)  # ten seconds before it would leave by force
+  task.wait_for("signal %d True" % number)
   task.wait_for("cancelled")
   assert task.wait_for("handlers") == "handlers True True -1"
   assert task.wait() == 100 + number
@@ -36,7 +36,7 @@ def test_a_signal_is_heard_in_a_process_with_many_files(start):
   _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
   if 0 <= most < 1200:
     needs.skip("many open files")
-  task = blocked(start, signal_tasks.leave_with_many_files, 30.0)
+  task = blocked(start, signal_tasks.leave_with_many_files, 1000.0)
   task.signal(signal.SIGTERM)
   assert task.wait() == 100 + signal.SIGTERM
 
@@ -47,7 +47,7 @@ def test_the_process_leaves_by_force_at_the_limit(start, number):
   began = time.monotonic()
   task.signal(number)
   assert task.wait() == 128 + number
-  assert 0.5 < time.monotonic() - began < 20.0
+  assert time.monotonic() - began > 0.5
   assert "signal %d" % number in task.lines
   assert "still here 1 s after signal %d: leaving by force" % number in task.lines
   assert "session_tasks.py" in task.output and "in wait" in task.output  # the stacks
@@ -56,11 +56,11 @@ def test_the_process_leaves_by_force_at_the_limit(start, number):
 @pytest.mark.parametrize("first, second", [(signal.SIGINT, signal.SIGINT),
                                            (signal.SIGTERM, signal.SIGINT)])
 def test_a_second_signal_ends_it_at_once(start, first, second):
-  task = blocked(start, signal_tasks.stay_blocked, 60.0)
+  task = blocked(start, signal_tasks.stay_blocked, 1000.0)  # it would leave by force so late
   task.signal(first)
   task.wait_for("signal %d" % first)
   task.signal(second)
-  assert task.wait(30) == 128 + first  # by force it would leave after sixty seconds
+  assert task.wait() == 128 + first
   assert task.last_line == "a second signal: leaving at once"
 
 
@@ -69,7 +69,7 @@ def test_the_end_by_force_can_be_put_off(start):
   began = time.monotonic()
   task.signal(signal.SIGTERM)
   assert task.wait() == 128 + signal.SIGTERM
-  assert 1.0 < time.monotonic() - began < 20.0
+  assert time.monotonic() - began > 1.0
   task.wait_for("still here 1 s after")
 
 

@@ -195,7 +195,9 @@ def test_a_lost_connection_ends_the_job_and_its_task(start, server, tmp_path):
 @pytest.mark.slow
 def test_a_connection_that_is_cut_without_an_end(start, server, tmp_path):
   """As by a cable: both sides notice only that nothing comes."""
-  launcher = start(["HOST ps worker"], "--grace=1", "--", "bash", "-c", _DEAF)
+  # The client notices it within 12 s in the place of 20, long before the script: after 30 s.
+  launcher = start(["HOST ps worker"], "--ssh=%s -o ServerAliveInterval=3" % server.ssh,
+                   "--grace=1", "--", "bash", "-c", _DEAF)
   launcher.wait_for("[ps 0] here", "[worker 0] here")
   stopped = server.connections()[0]
   for pid in stopped:
@@ -221,26 +223,40 @@ def test_a_ps_that_never_ends_is_no_failure(start, tmp_path):
 
 def test_without_beats_the_script_ends_the_command(tmp_path):
   """As after a cut cable, of which sshd does not hear."""
-  process = subprocess.Popen(
-    ["bash", "-c", ssh_lib._REMOTE, "tf1ps-ssh", str(tmp_path), "1", "1", "bash", "-c",
-     _DEAF.replace("{job}-{index}", "worker-0")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-  try:
-    assert process.stdout.readline() == b"here\n"
-    until = time.monotonic() + 1.6  # longer than the silence that it bears
+  # A busy machine may hold a beat up for longer than the silence that is borne; but not always.
+  for number in range(5):
+    folder = tmp_path / str(number)
+    folder.mkdir()
+    process = subprocess.Popen(
+      ["bash", "-c", ssh_lib._REMOTE, "tf1ps-ssh", str(folder), "1", "1", "bash", "-c",
+       _DEAF.replace("{job}-{index}", "worker-0")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+      assert process.stdout.readline() == b"here\n"
+      lived = lives_by_beats(process, folder)
+      assert process.wait(harness.LIMIT) == 128 + signal.SIGKILL and not living(folder)
+    finally:
+      with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+      process.stdout.close()
+      process.kill()
+      process.wait()
+    if lived:
+      break
+  assert lived
 
-    def beat():
-      process.stdin.write(b".\n")
-      process.stdin.flush()
-      return time.monotonic() > until
 
+def lives_by_beats(process, folder):
+  """Whether a task lives while beats come, for longer than the silence of a second."""
+  until = time.monotonic() + 1.6
+
+  def beat():
+    process.stdin.write(b".\n")
+    process.stdin.flush()
+    return time.monotonic() > until
+
+  with contextlib.suppress(BrokenPipeError):
     harness.wait_until(beat)
-    assert living(tmp_path) == ["worker-0"]
-    assert process.wait(harness.LIMIT) == 128 + signal.SIGKILL and not living(tmp_path)
-  finally:
-    process.stdin.close()
-    process.stdout.close()
-    process.kill()
-    process.wait()
+  return living(folder) == ["worker-0"]
 
 
 @pytest.mark.parametrize("lines, argv, text", [

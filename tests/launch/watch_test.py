@@ -132,7 +132,7 @@ def test_a_restarted_ps_does_not_wait_for_the_evaluator(set_timing):
       super().signal_task(process, number)
       self._due.append((self.started["evaluator 0"], 0))
 
-  set_timing(watch, evaluator_limit=5.0)
+  set_timing(watch, evaluator_limit=60.0)
   backend = Late(ps_0=[-9, None], worker_0=[None], evaluator_0=[None])
   outcome, lines = run(backend, describe_tasks(1, 1, True), max_restarts=1)
   assert (outcome.exit_code, outcome.text) == (0, "ok"), lines

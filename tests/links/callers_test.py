@@ -49,7 +49,7 @@ class Task:
     for function in (self.sidecar.run, self._serve, self._echo):
       thread = threading.Thread(target=function)
       thread.start()
-      stack.callback(thread.join, 20)
+      stack.callback(thread.join, harness.LIMIT)
     if listens:
       stack.callback(self._server.shutdown, socket.SHUT_RDWR)
     stack.callback(self._feed.shutdown, socket.SHUT_RDWR)
@@ -88,7 +88,8 @@ class Task:
   def link(self, source):
     """Makes a link to the task as its peers do, and uses it; returns it."""
     host, port = self.address.split(":")
-    connection = socket.create_connection((host, int(port)), 20, source_address=(source, 0))
+    connection = socket.create_connection(
+      (host, int(port)), harness.LIMIT, source_address=(source, 0))
     link = links_tasks.context_of(self._folder).wrap_socket(self._links.enter_context(connection))
     self._links.enter_context(link)
     assert link.recv(1) == b"+"
@@ -97,7 +98,8 @@ class Task:
 
   def call(self, address):
     """Calls an address through the proxy, as TensorFlow does; returns (status, connection)."""
-    connection = self._links.enter_context(socket.create_connection(self._proxy.getsockname(), 20))
+    connection = self._links.enter_context(
+      socket.create_connection(self._proxy.getsockname(), harness.LIMIT))
     connection.sendall(b"CONNECT %s HTTP/1.0\r\n\r\n" % address.encode())
     answer = http.client.HTTPResponse(connection)
     answer.begin()

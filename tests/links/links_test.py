@@ -10,7 +10,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -43,7 +42,7 @@ def folders(tmp_path_factory):
 def shake(address, context):
   """What a stranger gets: the bytes that the server sends, or the reason of the error."""
   host, port = address.rsplit(":", 1)
-  with socket.create_connection((host, int(port)), 10) as connection:
+  with socket.create_connection((host, int(port)), harness.LIMIT) as connection:
     try:
       with context.wrap_socket(connection) as link:
         link.sendall(b"x")
@@ -84,7 +83,8 @@ def test_a_stranger_that_sends_a_byte_now_and_then_is_left_in_time(folders, set_
 
   def drip():
     try:
-      for byte in b"\x16\x03\x01\x02\x00" + b"\x01" * 500:  # the head of a long TLS record
+      # The head of the longest TLS record: it is sent for half an hour, and no test lasts so long.
+      for byte in b"\x16\x03\x01\x40\x00" + b"\x01" * 0x4000:
         far.sendall(bytes([byte]))
         if ended.wait(0.1):
           return
@@ -93,15 +93,13 @@ def test_a_stranger_that_sends_a_byte_now_and_then_is_left_in_time(folders, set_
 
   thread = threading.Thread(target=drip)
   thread.start()
-  began = time.monotonic()
   try:
     with ours, pytest.raises(socket.timeout):
       pump.Sealed(ours, Identity(folders[0]).contexts()[1])
   finally:
     ended.set()
-    thread.join(10)
+    thread.join(harness.LIMIT)
     far.close()
-  assert time.monotonic() - began < 10  # it would send for 50 s
 
 
 def test_the_kernel_notices_that_the_machine_of_an_idle_link_has_vanished(folders):
@@ -117,7 +115,7 @@ def test_the_kernel_notices_that_the_machine_of_an_idle_link_has_vanished(folder
     pump.Sealed(ours, client, "127.0.0.1")
     assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
-  thread.join(10)
+  thread.join(harness.LIMIT)
   far.close()
 
 
@@ -156,7 +154,7 @@ def test_two_tasks_and_strangers(start, folders):
   echo.wait_for("is not signed by the authority in ca.pem")
   # Nobody reaches what the task listens on beside its own port.
   with pytest.raises(ConnectionRefusedError):
-    socket.create_connection(("127.0.0.1", hidden), 5)
+    socket.create_connection(("127.0.0.1", hidden), harness.LIMIT)
   # A task with a stranger's certificate is refused on both sides.
   wrong = start("wrong", links_tasks.call, stranger, server)
   wrong.wait_for(server + " 495")
@@ -197,7 +195,7 @@ def test_a_relayed_port_a_taken_port_and_the_end_of_a_sidecar(start, folders):
   port = int(relayed.rsplit(":", 1)[1])
   task = start("task", links_tasks.echo, folders[0], address, 0, port)
   sidecar = int(task.wait_for("up").split()[1])
-  with socket.create_connection(("127.0.0.1", port), 10) as connection:
+  with socket.create_connection(("127.0.0.1", port), harness.LIMIT) as connection:
     connection.sendall(b"metrics")
     assert connection.recv(100) == b"metrics"
   second = start("second", links_tasks.echo, folders[0], address)
@@ -231,7 +229,7 @@ def test_certificates_are_renewed_while_a_task_runs(start, tmp_path, folders):
   task.wait_for("up")
 
   def certificate():
-    with socket.create_connection((host, int(port)), 10) as connection:
+    with socket.create_connection((host, int(port)), harness.LIMIT) as connection:
       with links_tasks.context_of(folder).wrap_socket(connection) as link:
         return link.getpeercert(binary_form=True)
 
@@ -243,7 +241,7 @@ def test_certificates_are_renewed_while_a_task_runs(start, tmp_path, folders):
   # Files that cannot be used leave the last good ones in use.
   good = certificate()
   (tmp_path / "127.0.0.1" / "ca.pem").write_text("half a file")
-  with socket.create_connection((host, int(port)), 10) as connection:
+  with socket.create_connection((host, int(port)), harness.LIMIT) as connection:
     with links_tasks.context_of().wrap_socket(connection) as link:
       assert link.getpeercert(binary_form=True) == good
   task.wait_for("goes on with the certificate that it had")

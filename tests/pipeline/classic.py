@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import tensorflow.compat.v1 as tf
 
@@ -58,14 +57,3 @@ class Stuck(object):
     self.leave.wait(60)
     self.has_left = True
     return value
-
-
-class Timer(object):
-  """Measures the seconds of a block."""
-
-  def __enter__(self):
-    self._began = time.monotonic()
-    return self
-
-  def __exit__(self, *unused):
-    self.seconds = time.monotonic() - self._began

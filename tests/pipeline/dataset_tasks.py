@@ -13,7 +13,7 @@ from tests import harness
 
 def serve(jobs):
   """The ps."""
-  server = tf1ps.Server(jobs, job_name="ps", task_index=0, heartbeat_timeout=15.0)
+  server = tf1ps.Server(jobs, job_name="ps", task_index=0, heartbeat_timeout=60.0)
   print("up", flush=True)
   server.join()
 
@@ -30,7 +30,7 @@ def train(jobs, index, options):
   logging.basicConfig(stream=sys.stdout, format="%(message)s")
   logging.getLogger("tf1ps").setLevel(logging.INFO)
   tf.disable_v2_behavior()
-  server = tf1ps.Server(jobs, job_name="worker", task_index=index, heartbeat_timeout=15.0)
+  server = tf1ps.Server(jobs, job_name="worker", task_index=index, heartbeat_timeout=60.0)
   with tf.device(tf1ps.replica_device_setter(
       worker_device="/job:worker/task:%d" % index, cluster=jobs)):
     elements = _elements(index, options["batch"])

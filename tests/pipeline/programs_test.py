@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 
+from tests import clock_tasks
 from tests.training import job as job_lib
 
 CLASSIC = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "classic.py")
@@ -45,17 +46,21 @@ def test_two_workers_go_through_their_files(start, tmp_path, data):
 @pytest.mark.slow
 def test_a_bad_field_ends_the_job_and_is_named(start, tmp_path, data):
   data("b.csv", 62)
-  one, program = job(start, tmp_path, "--epochs=3", heartbeat_timeout=2.0)
-  _, workers = one.all(*program)
-  assert job_lib.codes(*workers) == [1, 1]
+  start_moved = lambda name, *args: start(name, clock_tasks.run, *args)  # noqa: E731
+  one, program = job(
+    start_moved, tmp_path, "--epochs=3", heartbeat_timeout=clock_tasks.LIMIT)
+  _, (chief, worker) = one.all(*program)
+  chief.wait_for("The chief waits 600 s (--heartbeat_timeout) for its restart")
+  clock_tasks.begin_silence(chief)
+  assert job_lib.codes(chief, worker) == [1, 1]
   assert "%s/b.csv:62: Field 1 in record 0 is not a valid float: none" % tmp_path in (
-    workers[1].last_line)
+    worker.last_line)
 
 
 @pytest.mark.slow
 def test_a_missing_file_ends_the_job_and_is_named(start, tmp_path, data):
   one, program = job(start, tmp_path, "--epochs=1", "--more_data=%s/gone" % tmp_path,
-                     num_workers=1, heartbeat_timeout=2.0)
+                     num_workers=1, heartbeat_timeout=60.0)
   _, (worker,) = one.all(*program)
   assert worker.wait() == 1
   assert "NotFoundError: %s/gone; No such file" % tmp_path in worker.last_line

@@ -172,7 +172,7 @@ class ThreadReplica(object):
       clocks, self.look()))
 
   def join(self):
-    self._thread.join(20.0)
+    self._thread.join(harness.LIMIT)
     assert not self._thread.is_alive() and self.error is None
 
 

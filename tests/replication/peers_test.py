@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -19,6 +20,32 @@ from tf1ps.replication import mirrored_model, peers
 def own_nodes(forks):
   with nodes_lib.started(forks, num_ps=0) as started:
     yield started
+
+
+class Clock(object):
+  """Stands in for the module `time` of the watches: time passes with the silence of a lost task.
+
+  The two others look for it. If more than 1.75 s pass between two looks of a watch, it gives time.
+  """
+
+  def __init__(self, monkeypatch):
+    self._now, self.lost = 0.0, None
+    self.sleep, probe_task = time.sleep, probe.probe_task
+
+    def probe_and_pass(task, timeout):
+      found = probe_task(task, timeout if task == self.lost else harness.LIMIT)
+      if found.is_silent:
+        self.skip(0.7)
+      return found
+
+    monkeypatch.setattr(probe, "time", self)
+    monkeypatch.setattr(probe, "probe_task", probe_and_pass)
+
+  def monotonic(self):
+    return self._now
+
+  def skip(self, seconds):
+    self._now += seconds
 
 
 class Trainer(object):
@@ -40,7 +67,7 @@ class Trainer(object):
 
   def _train(self):
     try:
-      with peers.watch_peers(self.session, self._others, heartbeat_timeout=0.5):
+      with peers.watch_peers(self.session, self._others, heartbeat_timeout=1.0):
         self.session.run(self._model.check_op)
         self.session.run(self._initialise)
         self.session.run(self._model.start_op)
@@ -55,12 +82,14 @@ class Trainer(object):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_the_error_of_the_others_names_the_lost_task(own_nodes, number):
+def test_the_error_of_the_others_names_the_lost_task(own_nodes, monkeypatch, number):
+  clock = Clock(monkeypatch)
   trainers = [Trainer(own_nodes, i) for i in range(3)]
   try:
     harness.wait_until(lambda: all(one.trains.is_set() for one in trainers)
                        or any(one.error for one in trainers))
     assert [one.error for one in trainers] == [None] * 3
+    clock.lost = own_nodes.workers[2]
     own_nodes.servers[2].signal(number)
     for one in trainers[:2]:
       one.thread.join(harness.LIMIT)
@@ -87,7 +116,9 @@ def test_a_run_that_ended_before_the_watch_noticed(start, is_gone):
   assert (raised.value.__cause__ if is_gone else raised.value) is end
 
 
-def test_a_task_that_is_not_there_is_named():
+def test_a_task_that_is_not_there_is_named(monkeypatch):
+  clock = Clock(monkeypatch)
+  clock.sleep = clock.skip
   absent = Task("worker", 7, harness.addresses(1)[0])
   with tf.Graph().as_default() as graph, session_lib.BoundedSession(graph=graph) as session:
     with pytest.raises(probe.TaskUnavailableError, match="/job:worker/task:7 at .*: refused"):

@@ -11,17 +11,19 @@ from tests import harness
 from tf1ps.cluster import LimitExceeded
 from tf1ps.replication import rounds, session_ops, sync_hook, sync_replicas_optimizer
 
-LIMIT = 1.0  # seconds, for the lock; a graph's first run comes before it
+LIMIT = 1.0  # seconds, for the lock
 
 
 class SlowOptimizer(tf.train.GradientDescentOptimizer):
-  """One whose update takes longer than the limit."""
+  """One whose updates end when the test lets them."""
+
+  go_on = threading.Event()
 
   def apply_gradients(self, grads_and_vars, global_step=None, name=None):
     (gradient, variable), = grads_and_vars
 
     def slow(value):
-      threading.Event().wait(1.5 * LIMIT)
+      assert self.go_on.wait(60)
       return value
 
     later = tf.numpy_function(slow, [gradient], gradient.dtype)
@@ -30,8 +32,23 @@ class SlowOptimizer(tf.train.GradientDescentOptimizer):
 
 
 @pytest.mark.slow
-def test_the_last_update_of_a_replica_that_leaves_takes_as_long_as_it_needs(set_timing):
+def test_the_last_update_of_a_replica_that_leaves_takes_as_long_as_it_needs(
+    set_timing, monkeypatch):
   set_timing(sync_hook, lock_limit=LIMIT)
+  monkeypatch.setattr(sync_hook, "_limit", lambda: tf.RunOptions(timeout_in_ms=60000))
+  monkeypatch.setattr(SlowOptimizer, "go_on", threading.Event())
+  call_within = sync_hook.call_within
+
+  def call_and_go_on(*args, extend, **kwargs):
+    """At each limit the update ends if it has begun; if not, the machine is busy."""
+    def may_wait():
+      if extend():
+        SlowOptimizer.go_on.set()
+      return True
+
+    return call_within(*args, extend=may_wait, **kwargs)
+
+  monkeypatch.setattr(sync_hook, "call_within", call_and_go_on)
   with tf.Graph().as_default() as graph, tf.Session() as session:
     w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)
     step = tf.train.get_or_create_global_step()
@@ -51,7 +68,7 @@ def test_the_last_update_of_a_replica_that_leaves_takes_as_long_as_it_needs(set_
     hook.after_create_session(session, tf.train.Coordinator())
     with concurrent.futures.ThreadPoolExecutor(2) as threads:
       waits = threads.submit(
-        session.run, train, options=tf.RunOptions(timeout_in_ms=30000))
+        session.run, train, options=tf.RunOptions(timeout_in_ms=60000))
       harness.wait_until(
         lambda: rounds.view_rounds(session.run(stays.look)).arrived[0], what="the other replica")
       hook.leave(session)  # which finishes the round
@@ -59,6 +76,8 @@ def test_the_last_update_of_a_replica_that_leaves_takes_as_long_as_it_needs(set_
       assert session.run([w, step]) == [1.0, 1]
       assert session.run(session_ops.partial_updates(graph)) == [False, False]
       assert (hook.state.taken, hook.state.left) == ([1, 0], [0, 1])
+      assert SlowOptimizer.go_on.is_set()  # it took longer than the limit
+      monkeypatch.setattr(sync_hook, "call_within", call_within)
       held = threads.submit(session.run, hold)
       assert closed.wait(60)
       try:

@@ -155,7 +155,7 @@ def count(jobs, index, kind, options, own_steps, gate=None, hold_at=-1):
     hook = optimizer.make_session_run_hook(index == 0)
     with tf.train.MonitoredTrainingSession(
         server.target, index == 0, hooks=[hook], config=_config(index),
-        stop_grace_period_secs=3 if kind == "stock" else 120) as session:
+        stop_grace_period_secs=3 if kind == "stock" else 1000) as session:
       say("ready")
       try:
         for k in range(own_steps):

@@ -47,7 +47,7 @@ class Member:
 @pytest.fixture
 def member(ps):
   """Makes members of a barrier that nobody has come to; closes their sessions."""
-  worker_service.cleanup_all(ps.address, ["ps", "b.1", "b.2", containers.CONTROL], 20.0)
+  worker_service.cleanup_all(ps.address, ["ps", "b.1", "b.2", containers.CONTROL], harness.LIMIT)
   made = []
 
   def make(index, num_tasks=3, **options):
@@ -236,7 +236,7 @@ def test_a_reset_says_so_and_new_sessions_go_on(member, ps):
   a, b = (member(i, num_tasks=2, container="b.1") for i in range(2))
   meet(a, b)
   assert a.come() is None
-  worker_service.cleanup_all(ps.address, ["b.1"], 5.0)
+  worker_service.cleanup_all(ps.address, ["b.1"], harness.LIMIT)
   for one in (a, b):
     with pytest.raises(queue_errors.QueueReset, match="container b.1 was reset"):
       one.come()

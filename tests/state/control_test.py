@@ -26,11 +26,13 @@ def ps(forks):
 
 
 @pytest.fixture
-def tables(ps):
+def tables(ps, set_timing):
   """Two accesses to the records of ps 0, which are none: through its own master, and ps 1's."""
   _, tasks = ps
-  worker_service.cleanup_all(tasks[0].address, [containers.CONTROL], 5.0)
-  made = [control.ControlTable("grpc://" + task.address, task, tasks[0]) for task in tasks]
+  set_timing(control, probe_limit=harness.LIMIT)
+  worker_service.cleanup_all(tasks[0].address, [containers.CONTROL], harness.LIMIT)
+  made = [control.ControlTable("grpc://" + task.address, task, tasks[0], harness.LIMIT)
+          for task in tasks]
   yield made
   for table in made:
     table.close()
@@ -88,10 +90,8 @@ def test_two_hundred_records(tables):
   written = {"record %d" % i: {"i": i} for i in range(200)}
   tables[0].put(written)
   assert values(tables[1].read()) == written
-  began = time.monotonic()
   for _ in range(10):
     tables[1].exchange({"record 7": {"i": 7}})
-  assert time.monotonic() - began < 20.0
   assert values(tables[0].read()) == written
 
 
@@ -102,6 +102,7 @@ def test_a_clock_step_of_the_control_task_makes_nobody_older_or_younger(tables, 
   others.put({"silent": {}, "before": {}, "alive": {}})
   began = time.monotonic()
   table.read()
+  looked = time.monotonic()
   run = table._run
 
   def stepped(fetches, *args):
@@ -111,12 +112,12 @@ def test_a_clock_step_of_the_control_task_makes_nobody_older_or_younger(tables, 
     return np.array(moved, object), now + step
 
   monkeypatch.setattr(table, "_run", stepped)
-  harness.wait_until(lambda: time.monotonic() - began > 0.1)
+  harness.wait_until(lambda: time.monotonic() - looked > 0.1)
   others.put({"before": {}, "alive": {}})  # the clock steps between the two
   found = table.read()
   for name in ("before", "alive"):
-    assert 0.0 <= found[name].age <= time.monotonic() - began
-  assert 0.1 <= found["silent"].age < 60.0
+    assert 0.0 <= found[name].age <= time.monotonic() - began  # at most since it was written
+  assert 0.1 <= found["silent"].age < abs(step) / 2  # no test lasts so long
 
 
 def test_ages_are_by_the_control_tasks_clock(tables, monkeypatch):
@@ -128,7 +129,8 @@ def test_ages_are_by_the_control_tasks_clock(tables, monkeypatch):
   tables[1].put({"b": {}})
   harness.wait_until(lambda: tables[1].read()["b"].age > 0.3)
   ages = {name: record.age for name, record in tables[1].read().items()}
-  assert 0.0 <= first < 20.0
+  # Nothing is older than the time since before it was written, but that its stamp is rounded.
+  assert 0.0 <= first < time.monotonic() - began + 0.01
   assert 0.3 < ages["b"] <= ages["a"] < time.monotonic() - began + 0.01
   written = time.monotonic()
   again = tables[0].exchange({"a": {}})
@@ -140,7 +142,7 @@ def test_what_it_writes_itself_is_not_older_than_the_run(tables):
   for _ in range(20):
     began = time.monotonic()
     age = tables[0].exchange({"a": {}})["a"].age
-    assert age < time.monotonic() - began + 0.01
+    assert age < time.monotonic() - began + 0.01  # its stamp is rounded
 
 
 def test_the_records_stay_when_the_containers_of_jobs_are_cleared(ps, tables):
@@ -171,30 +173,30 @@ def test_one_table_serves_many_threads(tables):
   assert sorted(tables[0].read()) == ["%d" % i for i in range(10)]
 
 
-def test_a_control_task_that_is_not_there_is_named(ps):
+def test_a_control_task_that_is_not_there_is_named(ps, set_timing):
   _, tasks = ps
+  set_timing(control, probe_limit=1000.0)  # it is said at once: no test lasts for a limit
   control_task = Task("ps", 0, harness.addresses(1)[0])
-  table = control.ControlTable("grpc://" + tasks[1].address, tasks[1], control_task, limit=5.0)
-  began = time.monotonic()
+  table = control.ControlTable("grpc://" + tasks[1].address, tasks[1], control_task, limit=1000.0)
   for call in (table.read, lambda: table.put({"a": {}}), lambda: table.exchange({"a": {}})):
     with pytest.raises(control.ControlError) as raised:
       call()
     assert str(raised.value) == (
         "/job:ps/task:0 at %s, which keeps the control records, is not there: refused (nothing "
         "listens on that port)" % control_task.address)
-  assert time.monotonic() - began < 5.0  # at once: three limits are fifteen seconds
   table.close()
 
 
-def test_a_silent_control_task_costs_the_limit(ps):
+def test_a_silent_control_task_costs_the_limit(ps, set_timing):
   _, tasks = ps
+  set_timing(control, probe_limit=1000.0)  # the shorter limit counts
   with strangers.silent() as address:
     silent = Task("ps", 0, address)
     table = control.ControlTable("grpc://" + tasks[1].address, tasks[1], silent, limit=0.4)
     began = time.monotonic()
     with pytest.raises(control.ControlError, match="is not there: silent"):
       table.read()
-    assert 0.4 <= time.monotonic() - began < 20.0
+    assert time.monotonic() - began >= 0.4
 
 
 def test_a_control_task_that_stands_still_or_dies_and_comes_back(start):
@@ -211,7 +213,6 @@ def test_a_control_task_that_stands_still_or_dies_and_comes_back(start):
   assert calls["first"][1] == "ok"
   for what in ("stopped", "stopped again", "killed", "killed again"):
     assert calls[what][1].startswith(prefix), calls[what]
-    assert calls[what][0] < 20.0
   assert calls["stopped"][0] >= 0.8
   assert calls["goes on"][1] == "ok"
   # What was asked for while it stood still may be done later.

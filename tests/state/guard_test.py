@@ -14,7 +14,7 @@ from tf1ps.compat import worker_service
 from tf1ps.state import containers, guard
 
 SOON = tf.RunOptions(timeout_in_ms=500)  # for what would wait for ever
-IN_TIME = tf.RunOptions(timeout_in_ms=30000)  # for what is done at once
+IN_TIME = tf.RunOptions(timeout_in_ms=60000)  # for what is done at once
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def masters(forks):
 def ps(masters):
   """The first of them, as a task that keeps nothing in the containers of these tests."""
   task = Task("ps", 0, masters[0][len("grpc://"):])
-  worker_service.cleanup_all(task.address, ["jobs/a", "jobs/b", containers.CONTROL], 5.0)
+  worker_service.cleanup_all(task.address, ["jobs/a", "jobs/b", containers.CONTROL], harness.LIMIT)
   return task
 
 
@@ -210,7 +210,7 @@ def test_sessions_of_both_masters_notice_a_reset(masters, ps):
       session.run(quick)  # it may not be a session's first
     assert session.run(step) == session.run(quick) == [1]
   for again in range(2):
-    worker_service.cleanup_all(ps.address, ["jobs/a"], 5.0)
+    worker_service.cleanup_all(ps.address, ["jobs/a"], harness.LIMIT)
     if again:  # also when somebody has made it anew
       with tf.Session(masters[0], graph=graph) as session:
         assert session.run(step) == [1]

@@ -11,7 +11,7 @@ from tf1ps.state import containers, control, peek, queues
 
 
 def look(ps, names=()):
-  with peek.Peek(ps, 10.0) as made:
+  with peek.Peek(ps, harness.LIMIT) as made:
     return made.records(), made.queues(names)
 
 
@@ -28,7 +28,7 @@ def resources(ps, container, name, op, **kwargs):
 
 
 def test_records_and_their_ages(ps):
-  worker_service.cleanup_all(ps.address, [containers.CONTROL], 5.0)
+  worker_service.cleanup_all(ps.address, [containers.CONTROL], harness.LIMIT)
   table = control.ControlTable("grpc://" + ps.address, ps, ps)
   began = time.monotonic()
   table.put({"run:a": {"id": "x"}, "other": {"é": [1, 2]}})
@@ -36,11 +36,12 @@ def test_records_and_their_ages(ps):
   table.close()
   assert {name: record.value for name, record in records.items()} == {
     "run:a": {"id": "x"}, "other": {"é": [1, 2]}}
+  # At most since before it was written, but that its stamp is rounded.
   assert all(0.0 <= record.age < time.monotonic() - began + 0.1 for record in records.values())
 
 
 def test_it_finds_nothing_and_leaves_nothing(ps):
-  worker_service.cleanup_all(ps.address, [containers.CONTROL, "jobs/none"], 5.0)
+  worker_service.cleanup_all(ps.address, [containers.CONTROL, "jobs/none"], harness.LIMIT)
   for _ in range(2):
     assert look(ps, ["jobs/none", ""]) == ({}, [])
   export = lambda handle: tf.raw_ops.LookupTableExport(  # noqa: E731
@@ -50,7 +51,7 @@ def test_it_finds_nothing_and_leaves_nothing(ps):
 
 
 def test_the_queues_of_a_container(ps):
-  worker_service.cleanup_all(ps.address, ["jobs/q"], 5.0)
+  worker_service.cleanup_all(ps.address, ["jobs/q"], harness.LIMIT)
   with tf.Graph().as_default() as graph, tf.device(ps.name), graph.container("jobs/q"):
     made = [queues.FIFOQueue(5, tf.int32, [], shared_name="first"),
             queues.RandomShuffleQueue(-1, 0, tf.float32, [2], shared_name="second")]
@@ -66,7 +67,7 @@ def test_the_queues_of_a_container(ps):
 
 
 def test_a_queue_that_vanishes_is_left_out(ps):
-  worker_service.cleanup_all(ps.address, ["jobs/v"], 5.0)
+  worker_service.cleanup_all(ps.address, ["jobs/v"], harness.LIMIT)
   with tf.Graph().as_default() as graph, tf.device(ps.name), graph.container("jobs/v"):
     announced = queues.FIFOQueue(5, tf.int32, [], shared_name="announced")._steps.announced
     with tf.Session("grpc://" + ps.address, graph) as session:
@@ -76,8 +77,6 @@ def test_a_queue_that_vanishes_is_left_out(ps):
 
 def test_a_task_that_is_silent_is_an_error_within_the_limit(ps):
   address, = harness.addresses(1)
-  began = time.monotonic()
   with pytest.raises(control.ControlError, match="does not answer"):
     with peek.Peek(ps._replace(address=address), 0.5) as made:
       made.records()
-  assert time.monotonic() - began < 10.0

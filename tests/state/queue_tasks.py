@@ -131,17 +131,21 @@ class Waiting:
     self.session.run(self._fills)
 
   def begin(self, timeout=None):
-    """Begins the calls that wait, and returns when all of them do, or have timed out."""
+    """Begins the calls that wait, and returns when all of them do, or have timed out.
+
+    Returns whether each of TensorFlow's operations has begun.
+    """
     waiting = [name for name in self._queues if name not in TRY]
+    stock = sum(name in STOCK for name in waiting)
     for name in waiting:
       threading.Thread(target=self.call, args=(name, timeout), daemon=True).start()
     if timeout is not None:
       harness.wait_until(lambda: len(self.outcomes) == len(waiting), what="the end of all calls")
-      return
-    stock = sum(name in STOCK for name in waiting)
+      return self.aside.run(self._begun) == stock
     harness.wait_until(lambda: self.session.run(self._begun) == stock and all(
       session.runs > 1 for session in self._counted.values()), what="the calls")
     self.settle()  # an operation begins to wait at once after it was counted
+    return True
 
   def call(self, name, timeout=None):
     """Makes one call; keeps its outcome."""
@@ -212,7 +216,7 @@ def wait_in_queues(target, device, kind, container, calls):
 def reset_stock(target, container):
   """TensorFlow's own reset of a container, with a limit; says how it ends."""
   try:
-    tf.Session.reset(target, [container], tf.ConfigProto(operation_timeout_in_ms=3000))
+    tf.Session.reset(target, [container], tf.ConfigProto(operation_timeout_in_ms=60000))
     say("reset: done")
   except tf.errors.OpError as error:
     say("reset:", type(error).__name__)

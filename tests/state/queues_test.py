@@ -327,7 +327,7 @@ def test_a_batch_is_put_whole_or_not_at_all(client, kind):
   began = time.monotonic()
   with pytest.raises(queue_errors.QueueFull):
     one.put(8, 9, 10, timeout=0.05)
-  assert 0.05 <= time.monotonic() - began < 20.0
+  assert time.monotonic() - began >= 0.05
   assert one.run(one.queue.size) == 8
   one.put(8, 9)
   assert one.get(10) == list(range(10))
@@ -518,24 +518,26 @@ def test_an_error_says_all_that_there_is_to_say(client):
   one = client("FIFOQueue", shared_name="numbers")
   where = re.escape(one.queue.device or "the session's default device")
   one.put(1, 2, 3)
+  began = time.monotonic()
   with pytest.raises(queue_errors.QueueEmpty) as raised:
     one.get(4, timeout=0.02)
+  passed = time.monotonic() - began
   assert re.fullmatch(
-    r"get\(4\) on FIFOQueue numbers at %s timed out after 0\.\d{3} s: requested 4, present 3, "
+    r"get\(4\) on FIFOQueue numbers at %s timed out after \d+\.\d{3} s: requested 4, present 3, "
     "capacity 10, open" % where, str(raised.value))
   status = raised.value.status
   assert status[:7] == ("FIFOQueue numbers", one.queue.device, "get(4)", 4, 3, 10, False)
-  assert 0.02 <= status.elapsed < 20.0
+  assert 0.02 <= status.elapsed <= passed
   with pytest.raises(queue_errors.QueueFull) as raised:
     one.put(*range(8), timeout=0)
   assert re.fullmatch(
-    r"put\(8\) on FIFOQueue numbers at %s timed out after 0\.\d{3} s: requested 8, present 3, "
+    r"put\(8\) on FIFOQueue numbers at %s timed out after \d+\.\d{3} s: requested 8, present 3, "
     "capacity 10, open" % where, str(raised.value))
   one.run(one.queue.close)
   with pytest.raises(queue_errors.QueueEnded) as raised:
     one.get(4)
   assert re.fullmatch(
-    r"get\(4\) on FIFOQueue numbers at %s has ended after 0\.\d{3} s: requested 4, present 3, "
+    r"get\(4\) on FIFOQueue numbers at %s has ended after \d+\.\d{3} s: requested 4, present 3, "
     "capacity 10, closed" % where, str(raised.value))
 
 
@@ -551,7 +553,7 @@ def test_after_a_reset_every_use_says_so(shared, kind):
   one.session.run(put)
   containers.clear_container(shared.container, [shared.task])
   message = "container %s was reset" % shared.container
-  for call in (lambda: one.get(timeout=5), lambda: one.put(3, timeout=5),
+  for call in (lambda: one.get(timeout=harness.LIMIT), lambda: one.put(3, timeout=harness.LIMIT),
                lambda: other.get(1, up_to=True, timeout=0)):
     with pytest.raises(queue_errors.QueueReset, match=message):
       call()
@@ -563,7 +565,7 @@ def test_after_a_reset_every_use_says_so(shared, kind):
   late = shared(kind)
   late.put(7)  # whoever comes after the reset makes the queue anew
   with pytest.raises(queue_errors.QueueReset, match=message):
-    one.get(timeout=5)
+    one.get(timeout=harness.LIMIT)
   one.queue.reopen(one.session)
   assert one.get() == 7  # it goes on with what the others made since
 
@@ -577,7 +579,7 @@ def test_a_reset_while_an_error_is_looked_into_is_said(shared):
       entries=[tf.raw_ops.AssignAddVariableOp(resource=gone, value=1)])
   containers.clear_container(shared.container, [shared.task])
   with pytest.raises(queue_errors.QueueReset, match="container %s was reset" % shared.container):
-    one.get(timeout=5)
+    one.get(timeout=harness.LIMIT)
 
 
 def test_a_reset_ends_whoever_waits(shared):
@@ -640,7 +642,7 @@ def test_a_reset_in_tensorflows_log_does_not_hide_the_other_queue(shared, option
   shared.container += ".lost"
   lost = shared("FIFOQueue")
   lost.put(1)
-  worker_service.cleanup_all(shared.task.address, [shared.container], 10.0)
+  worker_service.cleanup_all(shared.task.address, [shared.container], harness.LIMIT)
   for _ in range(10):  # TensorFlow 2 logs beside the step, and appends its last lines to errors
     with pytest.raises(queue_errors.QueueReset, match=shared.container):
       lost.get(timeout=0)

@@ -34,7 +34,7 @@ def _connections(family):
                         1 << _ESTABLISHED) + bytes(48)
   header = struct.pack("=IHHII", 16 + len(request), _SOCK_DIAG, _DUMP, 1, 0)
   with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as diag:  # NETLINK_SOCK_DIAG
-    diag.settimeout(5.0)
+    diag.settimeout(60.0)
     diag.sendto(header + request, (0, 0))
     while True:
       data = diag.recv(1 << 20)

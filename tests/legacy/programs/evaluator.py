@@ -14,7 +14,7 @@ flags.DEFINE_integer("task_index", 0, "index of the task")
 flags.DEFINE_string("logdir", "/tmp/evaluator", "where checkpoints are")
 flags.DEFINE_integer("max_steps", 200, "global steps to train")
 flags.DEFINE_integer("eval_interval_secs", 1, "How often to look for a checkpoint.")
-flags.DEFINE_integer("eval_patience_secs", 10, "Ends when none has come for so long.")
+flags.DEFINE_integer("eval_patience_secs", 60, "Ends when none has come for so long.")
 FLAGS = flags.FLAGS
 
 
