@@ -274,7 +274,7 @@ def test_a_task_that_stops_while_others_are_waited_for(start, one_ps, monkeypatc
   first = start("ps", cluster_tasks.serve, jobs, "ps", 1)
   first.wait_for("up")
   rounds, probe_all, clock = [], probe.probe_tasks, Clock()
-  clock.sleep = time.sleep  # the clock stands until both have been seen as they are now
+  clock.sleep = threading.Event().wait  # the clock stands until both have been seen as they are now
 
   def probe_and_note(tasks, timeout):
     found = probe_all(tasks, timeout)

@@ -1,6 +1,7 @@
 """Jobs of one process that notes steps; no TensorFlow."""
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -63,7 +64,7 @@ class Clock:
     return time.monotonic() + self._ahead
 
   def sleep(self, seconds):
-    time.sleep(seconds)
+    threading.Event().wait(seconds)
     self._ahead = 1000.0 if self._trials.start_seconds else 0.0
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -30,7 +29,7 @@ class Clock(object):
 
   def __init__(self, monkeypatch):
     self._now, self.lost = 0.0, None
-    self.sleep, probe_task = time.sleep, probe.probe_task
+    self.sleep, probe_task = threading.Event().wait, probe.probe_task
 
     def probe_and_pass(task, timeout):
       found = probe_task(task, timeout if task == self.lost else harness.LIMIT)

@@ -212,7 +212,7 @@ class Pauses:
 
   def sleep(self, seconds):
     self.noted.append((time.monotonic(), seconds))
-    time.sleep(seconds)
+    threading.Event().wait(seconds)
 
   def monotonic(self):
     return time.monotonic()
