@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests import harness
 from tf1ps import compat
 from tf1ps.cluster import bounded
 
@@ -53,6 +54,18 @@ def test_a_limit_may_be_given_again():
 
   assert bounded.call_within(0.05, "waiting", go_on.wait, 60, extend=extend)
   assert len(asked) >= 2
+
+
+def test_a_result_that_comes_while_the_limit_is_refused_again_is_no_loss(monkeypatch):
+  helper, go_on = bounded._CallThread(), threading.Event()
+  monkeypatch.setattr(bounded, "_take_helper", lambda: helper)
+
+  def extend():
+    go_on.set()
+    harness.wait_until(lambda: not helper._results.empty())
+    return False
+
+  assert bounded.call_within(0.05, "waiting", go_on.wait, 60, extend=extend)
 
 
 def test_a_thread_serves_many_calls_and_one_left_behind_serves_none():

@@ -12,7 +12,9 @@ from tests import harness
 from tests.pipeline import classic
 from tests.training import local_loop, local_server
 from tf1ps import cluster
-from tf1ps.checkpoint import checkpoints
+from tf1ps.checkpoint import checkpoints, global_step
+from tf1ps.cluster import server as server_lib
+from tf1ps.compat import worker_service
 from tf1ps.graph import TooLargeError
 from tf1ps.session import initialise
 
@@ -175,7 +177,7 @@ def test_queue_runners_are_started_and_stopped():
   names = tf.train.string_input_producer(["a", "b"], shuffle=False, num_epochs=2).dequeue()
   local_loop.Model()
   seen = []
-  with tf1ps.MonitoredTrainingSession(stop_grace_period_secs=20) as session:
+  with tf1ps.MonitoredTrainingSession(stop_grace_period_secs=60) as session:
     while not session.should_stop():
       seen.append(session.run(names))
   assert seen == [b"a", b"b", b"a", b"b"]
@@ -368,6 +370,36 @@ def test_a_float_global_step_counts_for_every_hook(tmp_path):
     while not session.should_stop():
       session.run(train_op)
   assert checkpoints.latest_checkpoint(str(tmp_path)).endswith("-3")
+
+
+class LostAfter(cluster.LifecycleHook):
+  """Loses the state after some steps. Another worker, whose session goes on, makes a first step."""
+
+  def __init__(self, target, steps):
+    self._address, self._left = server_lib.record_of(target).cluster.task.address, steps
+
+  def begin(self):
+    self._step = tf.train.get_global_step().assign_add(1).op
+
+  def on_state_begun(self, session, checkpoint):
+    session.run(self._step)
+
+  def before_run(self, run_context):
+    self._left -= 1
+    if self._left == -1:
+      worker_service.cleanup_all(self._address, ["worker"], harness.LIMIT)
+      raise tf.errors.AbortedError(None, None, "the state is lost")
+
+
+def test_what_is_lost_is_counted_from_the_checkpoint(tmp_path, caplog):
+  server = tf1ps.Server({"worker": harness.addresses(1)}, "worker", 0)
+  model, steps = local_loop.Model(), global_step.MAX_STEPS  # after which the chief asks for it
+  with tf1ps.MonitoredTrainingSession(server.target, checkpoint_dir=str(tmp_path), hooks=[
+      LostAfter(server.target, steps)]) as session:
+    for _ in range(steps + 1):
+      session.run(model.train_op)
+  # The other one's first step stands in the checkpoint, and the second came after the restore.
+  assert "the job goes back to step 1: " in caplog.text
 
 
 def checkpoints_of(directory, **kwargs):

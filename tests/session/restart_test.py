@@ -1,6 +1,8 @@
 """A scheduler starts a task again whose part is done: it ends with 0."""
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -8,7 +10,7 @@ import tf1ps
 from tests import cluster_tasks, harness
 from tests.training import local_server
 from tests.training.job import Job, codes, steps
-from tf1ps.cluster import Cluster, Task
+from tf1ps.cluster import Cluster, Task, probe
 from tf1ps.compat import last_step_of
 from tf1ps.session import presence, process_end, run_directory
 from tf1ps.state import RUN_ENDED, RUN_FAILED, RUN_RUNNING, RunFile
@@ -95,15 +97,25 @@ def test_without_ps_a_worker_needs_the_chief_and_the_chief_another_worker(
     start, tmp_path, set_timing):
   jobs = {"worker": harness.addresses(3)}
   start("worker 2", cluster_tasks.serve, jobs, "worker", 2).wait_for("up")
-  set_timing(run_directory, ended_run_wait=0.1)
   RunFile(str(tmp_path)).write("r", RUN_ENDED, 5, goal="--steps=5")
 
   def is_over(index):
+    # The chief finds worker 2, on a busy machine too; nobody is there for worker 1.
+    set_timing(run_directory, ended_run_wait=0.1 if index else harness.LIMIT)
     return bool(says_over(lambda: run_directory.check_not_over(
       str(tmp_path), Cluster({"worker": dict(enumerate(jobs["worker"]))}, "worker", index),
       "--steps=5")))
 
   assert [is_over(index) for index in (0, 1)] == [False, True]
+
+
+def test_a_task_that_is_there_is_seen_where_no_time_is_left(tmp_path, set_timing, monkeypatch):
+  set_timing(run_directory, ended_run_wait=0.0)
+  monkeypatch.setattr(
+    run_directory, "probe_tasks", lambda tasks: probe.probe_tasks(tasks, harness.LIMIT))
+  RunFile(str(tmp_path)).write("r", RUN_ENDED, 5, goal="--steps=5")
+  of = dataclasses.replace(local_server.record("seen").cluster, task_index=1)
+  assert not says_over(lambda: run_directory.check_not_over(str(tmp_path), of, "--steps=5"))
 
 
 @pytest.mark.parametrize("state, last_step, expected", [

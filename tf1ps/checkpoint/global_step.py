@@ -123,6 +123,11 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     """Counts steps of a run whose end this hook does not see."""
     self.own_steps += steps
 
+  @property
+  def name(self) -> str:
+    """The name of the global step's variable, or of what has the step."""
+    return self._tensor.op.name
+
   def read(self, session) -> Optional[int]:
     """Fetches the global step, and notes nothing; None in a graph without a global step."""
     return int(session.run(self._tensor)) if self.has_step else None

@@ -89,13 +89,15 @@ class _CallThread:
 
   def answer(self, limit, what, extend):
     """Waits for the result of the call: (value, error)."""
-    while True:
-      try:
-        return self._results.get(timeout=max(0.0, limit))
-      except queue.Empty:
-        if extend is None or not extend():
-          break
-    raise LimitExceeded("%s did not end within %g s" % (what, round(limit, 1)))
+    try:
+      while True:
+        try:
+          return self._results.get(timeout=max(0.0, limit))
+        except queue.Empty:
+          if extend is None or not extend():
+            return self._results.get_nowait()  # it may have come meanwhile
+    except queue.Empty:
+      raise LimitExceeded("%s did not end within %g s" % (what, round(limit, 1))) from None
 
 
 _idle: List[_CallThread] = []  # helpers that wait for a call

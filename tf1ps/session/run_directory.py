@@ -62,13 +62,13 @@ def check_not_over(checkpoint_dir: Optional[str], cluster: Cluster, goal: str = 
   elif not needed:
     needed = [cluster.chief]  # the other workers may wait for it, too
   until = time.monotonic() + TIMING.ended_run_wait
-  while needed and time.monotonic() < until:
+  while needed:
     if any(result.is_up for result in probe_tasks(needed)):
       return
+    if time.monotonic() >= until:
+      raise PartDoneError("the run in %s has ended with %s" % (
+        checkpoint_dir, goal or "step %d" % last_step))
     time.sleep(TIMING.poll_interval)
-  if needed:
-    raise PartDoneError("the run in %s has ended with %s" % (
-      checkpoint_dir, goal or "step %d" % last_step))
 
 
 class RunDirectory:

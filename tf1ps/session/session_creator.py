@@ -307,7 +307,8 @@ class RunSessionCreator(SessionCreator):
       has_lost = False
     membership.begin_initialisation(self._graph)
     session = self._open(seen)
-    if not (lost and self._restore_lost(session, latest, lost)):
+    restored = self._restore_lost(session, latest, lost) if lost else []
+    if not restored:
       latest = initialise.restore_or_initialise(session, self._scaffold, directory)
       lost = []
     if has_lost:
@@ -315,7 +316,7 @@ class RunSessionCreator(SessionCreator):
     if not lost or membership.cluster.control_task in lost:  # which has the hooks' records
       for hook in self._hooks:
         hook.on_state_begun(session, latest)
-    self._note_rollback(session, latest)
+    self._note_rollback(session, latest, restored)
     return self._finish_as_chief(session)
 
   def _say_loss(self, latest, lost):
@@ -327,7 +328,8 @@ class RunSessionCreator(SessionCreator):
     else:
       _log.warning("the servers have lost state: the steps after %s are lost", latest)
 
-  def _restore_lost(self, session, latest, lost) -> bool:
+  def _restore_lost(self, session, latest, lost) -> Sequence[str]:
+    """Restores what has no value on the lost ps; returns the names, [] if it cannot be done."""
     missing = initialise.missing_variables(session, self._scaffold.ready_for_local_init_op)
     saver = self._scaffold.saver
     try:
@@ -341,16 +343,21 @@ class RunSessionCreator(SessionCreator):
     if not restored:
       _log.warning("the variables of %s cannot be restored alone: all ps are restored",
                    ", ".join(task.name for task in lost))
-      return False
+      return []
     _log.info("restored %d variables of %s from %s", len(missing),
               ", ".join(task.name for task in lost), latest)
     session.run(clear_ops(session.graph))
-    return True
+    return missing
 
-  def _note_rollback(self, session, latest):
+  def _note_rollback(self, session, latest, restored):
+    """Notes the step that the job goes back to; `restored`: the variables, if not all were."""
     step = self._tracker.read(session)
+    saved = (global_step_of_checkpoint(latest) or 0) if latest else 0
     if step is None:
-      step = (global_step_of_checkpoint(latest) or 0) if latest else 0
+      step = saved
+    elif latest and (not restored or self._tracker.name in restored):
+      # Another worker, whose session has not ended yet, may have made a step since.
+      step = min(step, saved)
     lost = self._membership.roll_back(step)
     if lost:
       _log.warning("the job goes back to step %d: %d steps are lost", step, lost)
