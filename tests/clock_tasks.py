@@ -123,12 +123,17 @@ class _Watch(ending._JobWatch):
     return line
 
 
-def join(*args):
-  """Joins a server of ours, which says what it sees; its clocks are moved as in `run`."""
+def watch(function, *args):
+  """Runs what joins a server of ours, which says what it sees; its clocks are moved as in `run`."""
   ending._JobWatch = _Watch
   # A busy worker has its time to answer.
   ending.probe_tasks = lambda tasks: probe_tasks(tasks, harness.LIMIT)
-  return run(server_tasks.join, *args)
+  return run(function, *args)
+
+
+def join(*args):
+  """Joins a server of ours, as in `watch`."""
+  return watch(server_tasks.join, *args)
 
 
 def wait_until_it_sees(task, *texts, without=()):

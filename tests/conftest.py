@@ -2,7 +2,7 @@
 
 In order: before any test module (and so TensorFlow) is imported, the environment is set, for this
 process and all that it starts. It carries a mark of this run. After the last test, whatever process
-still carries the mark gets a few seconds to end, is then killed, and fails the run.
+still carries the mark gets a minute to end, is then killed, and fails the run.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ANY_TENSORFLOW = frozenset(
     "charts", "input_csv", "interleaving", "jobs", "legacy_programs", "links", "main",
     "queue_timeout", "rows", "scaling_model", "staleness", "systems")])
 MARK = "TF1PS_TEST_SESSION"
-GRACE = 20  # seconds that a process may still take to end after the last test
+GRACE = 60  # seconds that a process may still take to end after the last test
 
 # What passes while a test waits is about a tenth of what users get (tf1ps/compat/timing.py). Limits
 # that only a fault reaches stay, as this machine may be busy.
@@ -59,6 +59,10 @@ for name, value in (
     ("TF1PS_TIMING", json.dumps(TIMING)),
 ):
   os.environ.setdefault(name, value)
+
+# With TensorFlow Keras imports matplotlib, where it is there: a seventh of the time. What a test
+# imports later is imported.
+sys.modules.setdefault("matplotlib", None)
 
 # Imports and graphs are no garbage: to look for some after every 700 objects, as Python does, takes
 # a tenth of the time.
@@ -117,6 +121,17 @@ def pytest_collection_finish():
   assert "tf1ps.v1" not in sys.modules, "a module of tests imports tf1ps.v1: do it in a task"
   gc.freeze()
   gc.enable()
+  if sys.modules.get("matplotlib", "") is None:
+    del sys.modules["matplotlib"]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+  """Shows what the processes of a failed test have printed."""
+  report = (yield).get_result()
+  if report.failed:
+    report.sections += [("Output of " + task.name, task.output) for task in getattr(
+      item.funcargs.get("start"), "tasks", [])]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -25,8 +25,8 @@ def test_that_starts_a_process():
 def run_pytest(folder, seconds, grace):
   """Runs one test that leaves a process of so many seconds behind; returns how that run ended."""
   source = pathlib.Path(tests.conftest.__file__).read_text()
-  assert source.count("GRACE = 20 ") == 1
-  (folder / "conftest.py").write_text(source.replace("GRACE = 20 ", "GRACE = {} ".format(grace)))
+  assert source.count("GRACE = 60 ") == 1
+  (folder / "conftest.py").write_text(source.replace("GRACE = 60 ", "GRACE = {} ".format(grace)))
   (folder / "leaves_test.py").write_text(STARTS_A_PROCESS.format(seconds))
   return subprocess.run(
       [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "leaves_test.py"],
@@ -51,7 +51,7 @@ def test_a_process_left_behind_fails_the_run_and_is_killed(tmp_path):
 
 
 def test_a_process_that_ends_shortly_after_is_no_fault(tmp_path):
-  result = run_pytest(tmp_path, seconds=0.5, grace=30)
+  result = run_pytest(tmp_path, seconds=0.5, grace=60)
   assert result.returncode == 0, result.stdout
   assert "1 passed" in result.stdout
 

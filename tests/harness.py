@@ -85,7 +85,7 @@ class Task(object):
     while True:
       self._forks.take()
       if self._process.exit_code is not None:
-        self._reader_done.wait(20.0)
+        self._reader_done.wait(LIMIT)
         return self._process.exit_code
       left = until - time.monotonic()
       if left <= 0:
@@ -127,7 +127,7 @@ class Forks(object):
   def __init__(self, *more):
     """Has the modules named in `more` imported, too, after those that most tests need."""
     self._server = fork_server.ForkServer(
-      ["tensorflow.compat.v1", "tf1ps.cli.preload", "tests.preload", *more])
+      ["tests.preload", "tf1ps.cli.preload", *more])
     self._lock = threading.RLock()
 
   def start(self, name, function, *args, **env):
@@ -144,12 +144,17 @@ class Forks(object):
 
   @contextlib.contextmanager
   def starts(self):
-    """Gives a function like `start`; kills at the end of the block what is left."""
+    """Gives a function like `start`; kills at the end of the block what is left.
+
+    The function's `tasks` are those that it has started.
+    """
     started = []
 
     def start_one(name, function, *args, **env):
       started.append(self.start(name, function, *args, **env))
       return started[-1]
+
+    start_one.tasks = started
 
     try:
       yield start_one

@@ -8,7 +8,7 @@ import urllib.request
 
 import tensorflow.compat.v1 as tf
 
-from tests import links_tasks, program_tasks, strangers
+from tests import harness, links_tasks, program_tasks, strangers
 from tests.cluster_tasks import say
 from tf1ps import links
 from tf1ps.cluster import call_within
@@ -23,10 +23,10 @@ def run_inside(namespace, name, argv, folder):
   return program_tasks.run_program(name, argv, folder)
 
 
-def read_global_step(namespace, address, folder=None):
+def read_global_step(namespace, address, folder=None, limit=_LIMIT):
   """Reads the global step of a job from a ps, as TensorFlow lets anyone; says it or the error.
 
-  With a `folder`, by links with the certificate there.
+  With a `folder`, by links with the certificate there. `limit` is for a read that shall not come.
   """
   enter(namespace)
   if folder is not None:
@@ -37,7 +37,7 @@ def read_global_step(namespace, address, folder=None):
     value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int64)
   session = tf.Session("grpc://" + address, graph, tf.ConfigProto(device_filters=["/job:ps"]))
   try:
-    say("read", call_within(_LIMIT, "the read", session.run, value))
+    say("read", call_within(limit, "the read", session.run, value))
   except Exception as error:
     say("nothing:", type(error).__name__)
 
@@ -47,7 +47,7 @@ def shake_hands(namespace, address, folder):
   enter(namespace)
   host, port = address.rsplit(":", 1)
   try:
-    with socket.create_connection((host, int(port)), _LIMIT) as connection:
+    with socket.create_connection((host, int(port)), harness.LIMIT) as connection:
       with links_tasks.context_of(folder).wrap_socket(connection) as link:
         link.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         say("read", link.recv(100))
@@ -72,4 +72,4 @@ def hold_half_open(address, namespace=None):
 def scrape(port):
   """Returns the metrics at a port of this machine."""
   opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-  return opener.open("http://127.0.0.1:%s/metrics" % port, timeout=20).read().decode()
+  return opener.open("http://127.0.0.1:%s/metrics" % port, timeout=harness.LIMIT).read().decode()

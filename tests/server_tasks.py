@@ -149,3 +149,19 @@ def serve_with_few_files(jobs, count):
   tf1ps.Server(jobs, "ps", 0)
   say("up")
   stay()
+
+
+def read_a_record_that_is_no_text(addresses):
+  """Reads one record behind it and then the end; on TensorFlow 1.15 the process may not survive."""
+  server = tf1ps.Server({"ps": addresses}, "ps", 0)
+  with tf.Graph().as_default():
+    records = tf.data.Dataset.from_tensor_slices([b"\x0a\xff", b""]).map(
+      lambda record: tf.io.parse_single_example(record, {"x": tf.FixedLenFeature([], tf.int64, 7)}))
+    value = tf.data.make_one_shot_iterator(
+      records.apply(tf.data.experimental.ignore_errors())).get_next()
+    with tf.Session(server.target) as session:
+      say(session.run(value)["x"] == 7)
+      try:
+        session.run(value)
+      except tf.errors.OutOfRangeError:
+        say("the end")

@@ -15,7 +15,7 @@ from tf1ps.cluster import session as session_lib
 
 KINDS = {"stock": tf.Session, "ours": session_lib.BoundedSession}
 PATIENCE = 1.0  # seconds after which a call that does not return counts as hanging
-LONG = 30.0  # the same, for a call that should return
+LONG = harness.LIMIT  # the same, for a call that should return
 IS_1 = tf.__version__.startswith("1.")
 
 

@@ -25,7 +25,7 @@ def write(jobs, index, threads, count):
   connection = start_server(jobs, "worker", index)
 
   def write_some(thread):
-    table = control.ControlTable(*connection)
+    table = control.ControlTable(*connection, harness.LIMIT)
     for i in range(count):
       table.put({"%d/%d/%d" % (index, thread, i): {"i": i}})
     table.close()
@@ -45,7 +45,7 @@ def lose_control_task(jobs, ps_pid):
   def call(what, function, *args):
     # As if it were told so: little patience with a control task that is not there, much with one
     # that is.
-    table._limit = 0.8 if what.startswith(("stopped", "killed")) else 20.0
+    table._limit = 0.8 if what.startswith(("stopped", "killed")) else harness.LIMIT
     began = time.monotonic()
     try:
       result = function(*args)

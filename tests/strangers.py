@@ -9,6 +9,8 @@ import threading
 
 import grpc
 
+from tests.harness import LIMIT
+
 
 @contextlib.contextmanager
 def silent():
@@ -27,7 +29,7 @@ def half_open(address, count, source="", first=b""):
     connections = []
     for _ in range(count):
       connections.append(stack.enter_context(
-        socket.create_connection((host, int(port)), 20, source_address=(source, 0))))
+        socket.create_connection((host, int(port)), LIMIT, source_address=(source, 0))))
       connections[-1].sendall(first)
     yield connections
 
@@ -83,4 +85,4 @@ def _in_background(function):
   try:
     yield
   finally:
-    thread.join(10)
+    thread.join(LIMIT)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -25,8 +26,10 @@ sys.stdin.read()
 
 
 def namespaces():
+  """Those of this process."""
   done = subprocess.run(["ip", "netns", "list"], stdout=subprocess.PIPE, universal_newlines=True)
-  return [line for line in done.stdout.splitlines() if line.startswith("tf1ps-")]
+  return [line for line in done.stdout.splitlines()
+          if line.startswith("tf1ps-%d-" % os.getpid())]
 
 
 def test_what_is_sent_to_a_stopped_process_arrives():

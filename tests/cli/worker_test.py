@@ -82,7 +82,7 @@ def test_sigterm_ends_process_1_while_it_builds(start, tmp_path, at):
   pid = int(task.wait_for("process ").split()[1])
   harness.signal_process(pid, signal.SIGTERM)
   try:
-    assert task.wait(limit=20.0) == 143
+    assert task.wait() == 143
   except AssertionError:
     harness.signal_process(pid, signal.SIGKILL)
     raise
@@ -93,7 +93,7 @@ def test_sigterm_ends_process_1_while_it_builds(start, tmp_path, at):
 def test_an_error_of_ours_is_a_line(start):
   """The ps refuses connections, and no traceback says more than that."""
   code, lines = commands.run(
-    start, "tf1ps-worker", LINE, "--steps=3", "--start_timeout=0.3", *hosts())
+    start, "tf1ps-worker", LINE, "--steps=3", "--start_timeout=3", *hosts())  # several looks
   assert code == 1
   assert "Traceback" not in "\n".join(lines)
   assert re.match(r"worker 0 \(chief\): \w+Error: .*/job:ps/task:0 at 127.* refused.*, "

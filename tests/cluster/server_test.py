@@ -250,25 +250,8 @@ def test_a_server_is_known_by_the_address_that_the_cluster_gives_it():
   assert server_lib.record_of("grpc://" + address) is server.record
 
 
-BAD_RECORD = """
-import tensorflow.compat.v1 as tf, tf1ps
-from tf1ps.launch import find_free_addresses
-tf.disable_v2_behavior()
-server = tf1ps.Server({"ps": find_free_addresses(1)}, "ps", 0)
-records = tf.data.Dataset.from_tensor_slices([b"\\x0a\\xff", b""]).map(
-  lambda record: tf.io.parse_single_example(record, {"x": tf.FixedLenFeature([], tf.int64, 7)}))
-value = tf.data.make_one_shot_iterator(
-  records.apply(tf.data.experimental.ignore_errors())).get_next()
-with tf.Session(server.target) as session:
-  print(session.run(value)["x"] == 7)
-  try:
-    session.run(value)
-  except tf.errors.OutOfRangeError:
-    print("the end")
-"""
-
-
-def test_the_end_of_data_comes_as_such_behind_a_record_that_is_no_text():
-  done = subprocess.run([sys.executable, "-c", BAD_RECORD], stdout=subprocess.PIPE,
-                        stderr=subprocess.PIPE, check=False, timeout=120)
-  assert done.stdout.decode().split("\n")[:2] == ["True", "the end"], done.stderr
+def test_the_end_of_data_comes_as_such_behind_a_record_that_is_no_text(start):
+  task = start("reader", server_tasks.read_a_record_that_is_no_text, harness.addresses(1))
+  task.wait()
+  assert [line for line in task.lines if line in ("True", "False", "the end")] == [
+    "True", "the end"], task.output

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from tests import cluster_tasks, harness, strangers
 from tf1ps.compat import worker_service
 
-LIMIT = 10.0  # seconds for a call that takes milliseconds
+LIMIT = harness.LIMIT  # for a call that takes milliseconds
 
 
 @pytest.fixture(scope="module")

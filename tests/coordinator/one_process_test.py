@@ -11,13 +11,16 @@ import tensorflow.compat.v1 as tf
 
 import tf1ps
 from tests import harness
-from tf1ps.cluster import ClusterError, JobLostError, TaskUnavailableError
+from tests.harness import LIMIT
+from tf1ps.cluster import ClusterError, JobLostError, TaskUnavailableError, probe_task
 from tf1ps.coordinator import (
   ClusterCoordinator,
   FunctionError,
   PerWorkerValues,
   StepCancelledError,
   StepError,
+  cluster_coordinator,
+  workers,
 )
 from tf1ps.placement import count_lookups
 from tf1ps.transfer import embedding_lookup, run_length
@@ -41,7 +44,7 @@ class Tasks:
 
   def end_reasons(self):
     for thread in self.threads:
-      thread.join(20)
+      thread.join(LIMIT)
     return {server.end_reason for server in self.servers}
 
 
@@ -92,7 +95,7 @@ def test_steps_on_two_workers_change_one_sharded_table(coordinator):
   rows = np.concatenate([each["rows"] for each in coordinator.fetch(results)])
   # As in one process: each look at a row moves its 20 numbers by the rate.
   expected = -0.5 * 20 * np.bincount(rows, minlength=9)
-  assert np.allclose(coordinator.schedule(sums).fetch(20), expected)
+  assert np.allclose(coordinator.schedule(sums).fetch(LIMIT), expected)
   on_ps_0 = int(np.sum(rows < 5))
   lookups = [each["lookups"] for each in coordinator.fetch(results)]
   assert {task: sum(each[task] for each in lookups) for task in lookups[0]} == {
@@ -109,16 +112,16 @@ def fails_if_negative(x):
 
 @pytest.mark.slow
 def test_the_error_of_a_step_is_raised_by_join_and_the_rest_is_cancelled(coordinator):
-  coordinator.schedule(fails_if_negative, (1.0,)).fetch(20)
+  coordinator.schedule(fails_if_negative, (1.0,)).fetch(LIMIT)
   bad = coordinator.schedule(fails_if_negative, (-1.0,))
   with pytest.raises(StepError, match=r"step \d+ \(fails_if_negative\) failed on /job:worker/task:"
                      r"\d: InvalidArgumentError: .*x is negative"):
-    coordinator.join(20)
+    coordinator.join(LIMIT)
   with pytest.raises(StepError) as caught:
     bad.fetch()
   assert caught.value.number == bad.number
   assert isinstance(caught.value.__cause__, tf.errors.InvalidArgumentError)
-  assert coordinator.schedule(fails_if_negative, (2.0,)).fetch(20) == 2.0
+  assert coordinator.schedule(fails_if_negative, (2.0,)).fetch(LIMIT) == 2.0
 
 
 def test_the_error_of_a_step_is_raised_by_the_next_schedule(coordinator):
@@ -127,14 +130,14 @@ def test_the_error_of_a_step_is_raised_by_the_next_schedule(coordinator):
     for _ in range(5000):
       coordinator.schedule(fails_if_negative, (1.0,))
   try:
-    coordinator.join(20)
+    coordinator.join(LIMIT)
   except StepCancelledError:
     pass
 
 
 def test_a_structure_of_results_is_fetched(coordinator):
   made = {n: [coordinator.schedule(fails_if_negative, (float(n),))] for n in range(3)}
-  assert coordinator.fetch(dict(made, x="y"), 20) == {0: [0.0], 1: [1.0], 2: [2.0], "x": "y"}
+  assert coordinator.fetch(dict(made, x="y"), LIMIT) == {0: [0.0], 1: [1.0], 2: [2.0], "x": "y"}
 
 
 def numbers():
@@ -149,16 +152,16 @@ def test_the_end_of_a_per_worker_dataset_says_what_to_do(coordinator):
   ended = iter(coordinator.create_per_worker_dataset(numbers))
   with pytest.raises(StepError, match=r"OutOfRangeError.*repeat\(\) it, or schedule ranges"):
     for _ in range(9):
-      coordinator.schedule(take, (ended,)).fetch(20)
+      coordinator.schedule(take, (ended,)).fetch(LIMIT)
   try:
-    coordinator.join(20)
+    coordinator.join(LIMIT)
   except StepError:
     pass
 
 
 def test_a_worker_keeps_its_own_value(coordinator):
   name = PerWorkerValues(lambda: tf.get_default_graph().seed or 0)
-  assert coordinator.schedule(lambda x: tf.constant(x), (name,)).fetch(20) == 0
+  assert coordinator.schedule(lambda x: tf.constant(x), (name,)).fetch(LIMIT) == 0
 
 
 def where_it_runs(words):
@@ -173,7 +176,7 @@ def test_a_function_runs_on_the_coordinator_with_the_live_variables(coordinator)
   before, numbers, device = coordinator.run(where_it_runs, (np.array(["b", "x", "a"]),), timeout=60)
   assert list(numbers) == [1, 2, 0] and device == b"/job:chief/task:0"
   steps = sum(coordinator.completed.values())
-  looked_up = coordinator.schedule(train, (dataset, 0.5)).fetch(20)["rows"]
+  looked_up = coordinator.schedule(train, (dataset, 0.5)).fetch(LIMIT)["rows"]
   expected = before - 0.5 * 20 * np.bincount(looked_up, minlength=9)
   assert np.allclose(coordinator.run(where_it_runs, (np.array(["a"]),))[0], expected)
   # The coordinator has a dataset of its own, which goes on from run to run.
@@ -184,7 +187,7 @@ def test_a_function_runs_on_the_coordinator_with_the_live_variables(coordinator)
 def test_a_function_that_fails_on_the_coordinator_raises_once_and_cancels_no_step(coordinator):
   with pytest.raises(StepError, match=r"\(fails_if_negative\) failed on /job:chief/task:0: Inval"):
     coordinator.run(fails_if_negative, (-1.0,))
-  assert coordinator.schedule(fails_if_negative, (2.0,)).fetch(20) == 2.0
+  assert coordinator.schedule(fails_if_negative, (2.0,)).fetch(LIMIT) == 2.0
   assert coordinator.run(fails_if_negative, (3.0,)) == 3.0
   with pytest.raises(FunctionError, match="must be a function, got 3"):
     coordinator.run(3)
@@ -196,9 +199,9 @@ def make_big(n):
 
 def test_a_result_stays_on_the_worker_until_it_is_fetched(coordinator):
   result = coordinator.schedule(make_big, (1000,), stays=True)
-  coordinator.join(20)
+  coordinator.join(LIMIT)
   assert result._value is None
-  assert result.fetch(20).sum() == 1500.0 and result.fetch().shape == (1000,)
+  assert result.fetch(LIMIT).sum() == 1500.0 and result.fetch().shape == (1000,)
 
 
 @pytest.mark.slow
@@ -209,7 +212,7 @@ def test_a_late_variable_is_refused_and_disturbs_nothing(coordinator):
   for _ in range(2):
     with pytest.raises(FunctionError, match="late makes the variable late, which has no value"):
       coordinator.schedule(late)
-  assert coordinator.schedule(fails_if_negative, (2.0,)).fetch(20) == 2.0
+  assert coordinator.schedule(fails_if_negative, (2.0,)).fetch(LIMIT) == 2.0
 
 
 def test_a_server_that_is_no_chief_is_refused(tasks):
@@ -245,7 +248,7 @@ def count(iterator):
 
 def total_of(server, dataset_fn, steps, at_once=4):
   """Runs steps on one worker, four in a run; returns the results, and the error of the join."""
-  with ClusterCoordinator(server, steps_per_execution=at_once, start_timeout=20) as coordinator:
+  with ClusterCoordinator(server, steps_per_execution=at_once, start_timeout=LIMIT) as coordinator:
     dataset = iter(coordinator.create_per_worker_dataset(dataset_fn))
     coordinator.build(count, (dataset,))
     results = [coordinator.schedule(count, (dataset,)) for _ in range(steps)]
@@ -305,12 +308,21 @@ def test_a_worker_may_come_while_the_job_runs():
 
 
 @pytest.mark.slow
-def test_a_job_without_a_worker_names_each_address():
+def test_a_job_without_a_worker_names_each_address(monkeypatch):
+  class Watch(workers.WorkerWatch):
+    """Has no patience with the workers, which never come; the ps has its time."""
+
+    def __init__(self, threads, queue, limit):
+      assert limit == LIMIT
+      super().__init__(threads, queue, 2.0)
+
+  monkeypatch.setattr(cluster_coordinator, "WorkerWatch", Watch)
+  monkeypatch.setattr(workers, "probe_task", lambda task: probe_task(task, LIMIT))
   jobs = {"chief": harness.addresses(1), "ps": harness.addresses(1),
           "worker": harness.addresses(2)}
   serve(jobs, "ps", 0)
   with pytest.raises(TaskUnavailableError) as caught:
-    with ClusterCoordinator(tf1ps.Server(jobs, "chief", 0), start_timeout=4) as coordinator:
+    with ClusterCoordinator(tf1ps.Server(jobs, "chief", 0), start_timeout=LIMIT) as coordinator:
       coordinator.schedule(count_up, (np.int64(1),))
       coordinator.join()
   assert str(caught.value).startswith("steps wait, and no worker answers after ")
@@ -323,7 +335,7 @@ def test_a_job_without_a_ps_names_it():
   jobs = {"chief": harness.addresses(1), "ps": harness.addresses(1),
           "worker": harness.addresses(1)}
   with pytest.raises(Exception, match="/job:ps/task:0 at %s: refused" % jobs["ps"][0]):
-    with ClusterCoordinator(tf1ps.Server(jobs, "chief", 0), start_timeout=2) as coordinator:
+    with ClusterCoordinator(tf1ps.Server(jobs, "chief", 0), start_timeout=4) as coordinator:
       coordinator.schedule(count_up, (np.int64(1),))
 
 

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from tests.harness import LIMIT
 from tf1ps.coordinator.steps import StepCancelledError, StepError, StepQueue
 
 
@@ -63,10 +64,10 @@ def test_a_full_queue_lets_the_program_wait():
   put(queue, 2)
   with pytest.raises(TimeoutError, match="the queue of 2 steps is full after 0.05 s"):
     put(queue, timeout=0.05)
-  waiting = threading.Thread(target=put, args=(queue, 1, 20.0))
+  waiting = threading.Thread(target=put, args=(queue, 1, LIMIT))
   waiting.start()
   take_one(queue)
-  waiting.join(20)
+  waiting.join(LIMIT)
   assert not waiting.is_alive() and queue.scheduled == 3
 
 
@@ -116,7 +117,7 @@ def test_a_closed_queue_cancels_what_waits():
   queue = StepQueue(9)
   step, = put(queue)
   queue.close()
-  assert queue.take(5.0) == []
+  assert queue.take(LIMIT) == []
   with pytest.raises(StepCancelledError, match="the coordinator has ended"):
     step.fetch(0)
 

@@ -102,7 +102,7 @@ def test_a_stalled_worker_is_given_up_and_started_again(launch, tmp_path):
   launcher = launch(
     "--num_workers=2", "--steps=1000000", "--step_seconds=0.02", "--block_at=5", "--slow_index=1",
     "--block_until=" + str(tmp_path / "go"), "--stop_when=" + str(tmp_path / "stop"),
-    "--stall_after=2:fail")
+    "--stall_after=5:fail")  # so that no other worker stalls, on a busy machine
   launcher.wait_for("worker 1 ended with exit code 1", LIMIT)
   (tmp_path / "go").write_text("")
   since = len(launcher.lines)
@@ -122,7 +122,7 @@ def test_a_stalled_worker_is_given_up_and_started_again(launch, tmp_path):
 def test_a_worker_that_fails_while_the_chief_waits_at_the_end_is_started_again(launch, tmp_path):
   launcher = launch(
     "--num_workers=2", "--examples=400", "--block_at=5", "--slow_index=1",
-    "--block_until=" + str(tmp_path / "go"), "--stall_after=2:fail")
+    "--block_until=" + str(tmp_path / "go"), "--stall_after=5:fail")
   launcher.wait_for("The chief waits 30 s (--heartbeat_timeout) for its restart", LIMIT)
   (tmp_path / "go").write_text("")
   assert launcher.wait(LIMIT) == 0, launcher.output

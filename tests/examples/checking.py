@@ -30,7 +30,8 @@ from tf1ps.launch import find_free_ports
 from .docstrings import ROOT, Example, Shell, difference, drop_blank_end, matches
 
 LIMIT = 150.0  # seconds for one example; on a busy machine an import alone has taken 15
-GRACE = 5.0  # seconds for the other shells where one has failed, and for processes to be gone
+GRACE = 5.0  # seconds for the other shells where one has failed
+GONE = 60.0  # seconds for processes to be gone
 MARK = "TF1PS_EXAMPLE"
 _PAUSE = threading.Event()  # never set: it waits between two looks
 # What a TensorFlow imported in this process, or a scheduler, may have left: not for the children.
@@ -117,7 +118,7 @@ def _run_step(shells, folder, until, root):
       processes = [process for process, _, _ in started]
       _wait(processes, until)
       codes = [process.poll() for process in processes]
-      gone = time.monotonic() + GRACE
+      gone = time.monotonic() + GONE
       while None not in codes and _marked(environment[MARK]) and time.monotonic() < gone:
         _PAUSE.wait(0.05)  # what it has started may be on its way out
     finally:
@@ -180,7 +181,7 @@ def _marked(mark) -> Dict[int, str]:
 def _end(mark) -> Dict[int, str]:
   """Ends the live processes with this mark; returns them."""
   found = left = _marked(mark)
-  until = time.monotonic() + GRACE
+  until = time.monotonic() + GONE
   while left and time.monotonic() < until:
     for process in left:
       try:

@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 import uuid
 
 import pytest
@@ -16,7 +17,7 @@ from tests.examples import checking, docstrings
 SIX = "import sys\nprint(*sys.argv[1:])\n"
 
 
-def check(folder, docstring, body=SIX, limit=30.0):
+def check(folder, docstring, body=SIX, limit=1000.0):
   """Writes examples/one.py with this docstring, and runs it; returns the Result."""
   path = folder / "examples" / "one.py"
   path.parent.mkdir(exist_ok=True)
@@ -85,10 +86,9 @@ def test_numbered_shells_start_together(tmp_path):
 
 def test_a_failure_ends_the_other_shells(tmp_path, monkeypatch):
   monkeypatch.setattr(checking, "GRACE", 0.5)
-  result = check(tmp_path, "    1$ echo a; sleep 100\n    a\n    2$ exit 1")
-  assert "1$ echo a; sleep 100\n  had not ended" in result.problem
+  result = check(tmp_path, "    1$ echo a; sleep 1000\n    a\n    2$ exit 1")
+  assert "1$ echo a; sleep 1000\n  had not ended" in result.problem
   assert "2$ exit 1\n  exit code 1" in result.problem
-  assert result.seconds < 20
 
 
 def test_ports_and_folders_are_replaced_everywhere_alike(tmp_path):
@@ -106,21 +106,33 @@ def test_ports_and_folders_are_replaced_everywhere_alike(tmp_path):
   assert not os.path.exists(os.path.dirname(path))
 
 
-def test_one_that_hangs_is_ended_at_its_limit(tmp_path):
+class Clock:
+  """Stands in for the module `time`: once a file has been written, a long time has passed."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def monotonic(self):
+    is_written = self._path.exists() and self._path.read_text().endswith(".")
+    return time.monotonic() + (5000.0 if is_written else 0.0)
+
+
+def test_one_that_hangs_is_ended_at_its_limit(tmp_path, monkeypatch):
+  monkeypatch.setattr(checking, "time", Clock(tmp_path / "ids"))
   body = ("import os, subprocess, sys\nprint('begun')\n"
           "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
-          "open('ids', 'w').write('%d %d' % (os.getpid(), child.pid))\nchild.wait()")
-  problem = check(tmp_path, "    $ python examples/one.py\n    begun", body, 2.0).problem
+          "open('ids', 'w').write('%d %d .' % (os.getpid(), child.pid))\nchild.wait()")
+  problem = check(tmp_path, "    $ python examples/one.py\n    begun", body).problem
   assert "had not ended" in problem and "- begun" not in problem
-  ids = (tmp_path / "ids").read_text().split()
+  ids = (tmp_path / "ids").read_text().split()[:2]
   harness.wait_until(lambda: not any(is_running(process) for process in ids))
 
 
 def test_a_process_left_behind_is_ended_and_told(tmp_path, monkeypatch):
-  monkeypatch.setattr(checking, "GRACE", 0.5)
-  assert check(tmp_path, "    $ sleep 100 >/dev/null & echo a\n    a").problem == (
-    "left running: sleep 100")
   assert not check(tmp_path, "    $ sleep 0.1 & echo a\n    a").problem
+  monkeypatch.setattr(checking, "GONE", 0.5)
+  assert check(tmp_path, "    $ sleep 1000 >/dev/null & echo a\n    a").problem == (
+    "left running: sleep 1000")
 
 
 def test_children_have_this_python_the_programs_and_no_stale_state(tmp_path, monkeypatch):

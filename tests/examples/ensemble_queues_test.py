@@ -107,7 +107,7 @@ def test_a_network_that_is_dead_and_comes_back(start):
 
   begin("ps")
   networks = [begin("net", "--index=%d" % index) for index in range(2)]
-  last = begin("aggregator", "--timeout=4")
+  last = begin("aggregator", "--timeout=8")  # networks 0 and 1 take no second
   for index, network in enumerate(networks):
     network.wait_for("net %d serves" % index)
   last.wait_for("waits for requests")

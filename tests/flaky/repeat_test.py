@@ -23,7 +23,7 @@ def test_what_fails_at_times_is_in_the_table(tmp_path, monkeypatch, capfd):
   monkeypatch.chdir(tmp_path)
   (tmp_path / "planted_test.py").write_text(PLANTED)
   (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:hypothesispytest\n")
-  assert repeat.main(["--runs=2", "--load=1", "--seed=4", "planted_test.py"]) == 1
+  assert repeat.main(["--runs=2", "--load=0", "--seed=4", "planted_test.py"]) == 1
   assert (tmp_path / "processes").read_text() == "23", "each run has another number"
   lines = capfd.readouterr().out.splitlines()
   assert lines[0].startswith("run 1: 2 processes, seed 5: 1 passed, 1 failed, ")

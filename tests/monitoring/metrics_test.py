@@ -168,7 +168,7 @@ def test_addresses_that_are_refused(text):
 def get(address, path):
   """Returns (status, text) of a request."""
   try:
-    with urllib.request.urlopen("http://%s%s" % (address, path), timeout=20) as answer:
+    with urllib.request.urlopen("http://%s%s" % (address, path), timeout=harness.LIMIT) as answer:
       return answer.status, answer.read().decode()
   except urllib.error.HTTPError as error:
     return error.code, error.read().decode()
@@ -228,6 +228,12 @@ def test_health(server, monkeypatch):
     assert found.get(("tf1ps_stalled",), 0) == text.startswith("stalled")
 
 
+@pytest.fixture
+def patience(monkeypatch):
+  """Has the server wait for requests for longer than a test takes: it closes nothing for that."""
+  monkeypatch.setattr(metrics_server._Handler, "timeout", 1000.0)
+
+
 @contextlib.contextmanager
 def serving(answer):
   """A server with an application of the test's own; yields its address."""
@@ -243,7 +249,8 @@ def serving(answer):
     thread.join()
 
 
-def test_connections_without_a_request_have_a_bounded_number_of_places(server, monkeypatch):
+def test_connections_without_a_request_have_a_bounded_number_of_places(
+    server, monkeypatch, patience):
   _, address = server
   monkeypatch.setattr(metrics_server, "PLACES", 4)
   with strangers.half_open(address, 20) as connections:
@@ -256,7 +263,7 @@ def test_connections_without_a_request_have_a_bounded_number_of_places(server, m
       connections[17].recv(1)
 
 
-def test_a_request_that_has_come_keeps_its_place_among_those_that_have_not(monkeypatch):
+def test_a_request_that_has_come_keeps_its_place_among_those_that_have_not(monkeypatch, patience):
   monkeypatch.setattr(metrics_server, "PLACES", 4)
   asked, may_answer = threading.Event(), threading.Event()
 
@@ -276,7 +283,7 @@ def test_a_request_that_has_come_keeps_its_place_among_those_that_have_not(monke
         assert file.read().endswith(b"late")
 
 
-def test_readers_that_stand_still_leave_half_of_the_places(monkeypatch):
+def test_readers_that_stand_still_leave_half_of_the_places(monkeypatch, patience):
   monkeypatch.setattr(metrics_server, "PLACES", 4)
   asked, may_answer = threading.Semaphore(0), threading.Event()
 
@@ -297,12 +304,11 @@ def test_readers_that_stand_still_leave_half_of_the_places(monkeypatch):
         assert file.read().endswith(b"late")
 
 
-def test_a_request_without_an_end_is_bounded(server):
+def test_a_request_without_an_end_is_bounded(server, patience):
   _, address = server
   head = b"GET /healthz HTTP/1.0\r\n" + b"".join(
     b"X-%d: %s\r\n" % (number, b"x" * 2000) for number in range(60))
   with strangers.half_open(address, 1, first=head) as connections:
-    connections[0].settimeout(5.0)  # the server waits for 10 s for more
     assert connections[0].recv(12) == b"HTTP/1.0 200"
 
 

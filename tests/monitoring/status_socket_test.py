@@ -23,6 +23,13 @@ print(code, [name for name in sys.modules if name.startswith("tensorflow")])
 """
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+  """Gives a busy machine its time to look and to answer."""
+  monkeypatch.setattr(status_socket, "_LIMIT", harness.LIMIT)
+  monkeypatch.setattr(status_socket, "_ANSWER_LIMIT", 2 * harness.LIMIT)
+
+
 @pytest.fixture
 def temporary(monkeypatch, tmp_path):
   """The system's temporary directory, without other jobs. Its path is too long for a socket."""

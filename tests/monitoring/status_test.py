@@ -17,7 +17,7 @@ from tf1ps.cluster import connections
 from tf1ps.monitoring import job_status, status, status_text
 from tf1ps.state import peek, run
 
-ENDLESS = [commands.LINE, "--steps=1000000", "--step_seconds=0.01", "--heartbeat_timeout=2"]
+ENDLESS = [commands.LINE, "--steps=1000000", "--step_seconds=0.01", "--heartbeat_timeout=5"]
 
 
 def job_of(found):
@@ -169,7 +169,7 @@ def test_a_job_without_ps_keeps_its_records_on_the_chief():
     writes=1))
   table.close()
   local_server.Worker(of, 1).say(run="r", state="training", step=5, global_step=9)
-  found = status.ask_status([of.cluster.task.address], 10.0)
+  found = status.ask_status([of.cluster.task.address], harness.LIMIT)
   job, = [one for one in found.jobs if one.container == "status"]
   worker, = [one for one in job.tasks if one.task == "worker 1"]
   assert (worker.state, worker.steps, worker.global_step) == ("training", 5, 9)
@@ -177,7 +177,9 @@ def test_a_job_without_ps_keeps_its_records_on_the_chief():
   assert "load: the job has no ps" in status_text.format_status(found._replace(jobs=[job]))
 
 
-def test_no_ps_is_an_error_within_the_limit():
+def test_no_ps_is_an_error_within_the_limit(monkeypatch):
+  look = status._look  # a single look has its time, on a busy machine
+  monkeypatch.setattr(status, "_look", lambda address, limit: look(address, harness.LIMIT))
   addresses = harness.addresses(2)
   with pytest.raises(status.StatusError, match=r"%s: refused.*; %s: refused" % tuple(addresses)):
     status.ask_status(addresses, 0.5)
@@ -194,10 +196,10 @@ def test_a_look_leaves_no_connection(ps):
     return sum(one.to == port and one.inode in own for one in connections._connections())
 
   before = count()
-  with peek.Peek(ps, 10.0) as made:
+  with peek.Peek(ps, harness.LIMIT) as made:
     made.records()
     assert count() > before
-  harness.wait_until(lambda: count() == before, 5.0, "the end of the connection")
+  harness.wait_until(lambda: count() == before, what="the end of the connection")
 
 
 def run_status(start, address, *argv):
@@ -236,7 +238,7 @@ def test_a_running_job_with_a_killed_worker(start, tmp_path):
   assert job["checkpoint"]["directory"] == "c"
   workers[1].kill()
   lost = ask(lambda job: job["tasks"][3]["state"] == "lost", "a lost worker")["tasks"][3]
-  assert lost["last_seen"] > 2.0 and lost["steps_per_second"] is None
+  assert lost["last_seen"] > 5.0 and lost["steps_per_second"] is None
   workers[0].wait_for("/job:worker/task:1 is lost: silent for ")
   code, lines = commands.run(start, "tf1ps-status", "--ps_hosts=" + address)
   assert code == 0 and [line for line in lines if re.match(r"worker 1 .* lost .* \d+\.\d s$", line)]
@@ -262,14 +264,15 @@ def test_a_job_whose_step_never_returns_is_stalled_and_not_ready(start, tmp_path
 
   def ask():
     job, = json.loads(run_status(start, ps)[1][-1])["jobs"]
-    return job["tasks"][1] if job["tasks"][1]["state"] == "stalled" else None
+    task = job["tasks"][1]  # an earlier step may stall on a busy machine
+    return task if task["state"] == "stalled" and task["steps"] == 100 else None
 
   task = harness.wait_until(ask, what="a stalled worker")
-  assert task["steps"] == 100 and task["steps_per_second"] is None
+  assert task["steps_per_second"] is None
   assert re.match(r"has made no step for \d+ s, and none of its last steps took longer than ",
                   task["reason"])
   with pytest.raises(urllib.error.HTTPError) as caught:
-    urllib.request.urlopen("http://%s/readyz" % metrics, timeout=20)
+    urllib.request.urlopen("http://%s/readyz" % metrics, timeout=harness.LIMIT)
   assert caught.value.code == 503 and re.match(
     r"stalled: its step has lasted \d+ s, and none of the last steps took longer than ",
     caught.value.read().decode())

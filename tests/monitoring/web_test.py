@@ -124,8 +124,8 @@ def test_the_page_loads_nothing_from_elsewhere():
 
 @pytest.mark.any_tensorflow
 def test_each_answer_is_complete_and_a_taken_address_is_refused():
-  url, = harness.addresses(1)
-  address = metrics_address.parse_metrics_address(url.rpartition(":")[2])
+  free, = harness.addresses(1)
+  address = metrics_address.parse_metrics_address(free.rpartition(":")[2])
   assert address.host == "127.0.0.1"
   page = with_steps(10, 20)
   server = metrics_server.make_http_server(address, page)
@@ -135,7 +135,8 @@ def test_each_answer_is_complete_and_a_taken_address_is_refused():
     for path in ("", "status", "status"):
       page.fail(10 * path)
       before = page.text()  # it has the time
-      with urllib.request.urlopen("http://%s/%s" % (address, path), timeout=20) as answer:
+      url = "http://%s/%s" % (address, path)
+      with urllib.request.urlopen(url, timeout=harness.LIMIT) as answer:
         text = answer.read().decode()
         assert before in text or page.text() in text
     with pytest.raises(metrics_address.MetricsError, match=(

@@ -389,7 +389,7 @@ def perform_adoptions(tmp_path, set_timing, monkeypatch):
 
 
 def test_real_chiefs_do_what_the_model_does(perform_adoptions):
-  perform_adoptions(8, 20)
+  perform_adoptions(4, 20)
 
 
 @pytest.mark.slow

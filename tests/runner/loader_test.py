@@ -141,6 +141,7 @@ def test_a_declared_encoding_is_kept(folder):
   loader.run_code(compiler.compile_file(str(folder / "train.py")), "train.py")
 
 
+@pytest.mark.slow
 @pytest.mark.any_tensorflow
 def test_tensorflow_is_quiet_whatever_part_is_imported_first(tmp_path):
   (tmp_path / "program.py").write_text(

@@ -71,8 +71,15 @@ def save(directory, steps=(1, 2, 3)):
   return [line_program.save(directory, step, w=2.0, b=1.0) for step in steps][-1]
 
 
-@pytest.mark.parametrize("use", USERS)
-@pytest.mark.parametrize("ending, change, expected", DAMAGES)
+def damages_of_all():
+  """Each damage for each user; those of the first user are fast, and those of the first damage."""
+  for use in USERS:
+    for damage in DAMAGES:
+      is_fast = use is USERS[0] or damage is DAMAGES[0]
+      yield pytest.param(*damage, use, marks=[] if is_fast else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize("ending, change, expected, use", list(damages_of_all()))
 def test_a_damaged_checkpoint_is_named_and_passed_over(
     tmp_path, caplog, ending, change, expected, use):
   change(save(tmp_path) + ending)

@@ -24,6 +24,12 @@ def part_of(state, reason):
     heartbeat=types.SimpleNamespace(beat=lambda: None, members=lambda: [member]))
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+  """Gives a busy machine its time for a probe."""
+  monkeypatch.setattr(peers, "probe_tasks", lambda tasks: probe.probe_tasks(tasks, harness.LIMIT))
+
+
 def says(part, before):
   """The error's text where a step ends because somebody else has left."""
   cancelled = tf.errors.CancelledError(None, None, "cancelled")
@@ -38,7 +44,7 @@ def test_a_worker_that_was_started_again_is_lost_whatever_the_new_one_says(
   jobs = {"worker": harness.addresses(2)}
   task = Task("worker", 1, jobs["worker"][1])
   first = start("first", cluster_tasks.serve, jobs, "worker", 1)
-  before = probe.wait_for_tasks([task], 20.0)
+  before = probe.wait_for_tasks([task], harness.LIMIT)
   failed = part_of(heartbeat.MEMBER_FAILED, "no data today")
   assert says(part_of(heartbeat.MEMBER_TRAINING, ""), before) == "cancelled"
   first.kill()
@@ -65,12 +71,12 @@ def test_a_refusal_of_a_task_that_is_there_ends_neither_session_nor_watch(start)
   jobs = {"worker": harness.addresses(2)}
   task = Task("worker", 1, jobs["worker"][1])
   process = start("worker", cluster_tasks.serve, jobs, "worker", 1)
-  before = probe.wait_for_tasks([task], 20.0)
+  before = probe.wait_for_tasks([task], harness.LIMIT)
   part = part_of(heartbeat.MEMBER_TRAINING, "")
   with tf.Graph().as_default(), BoundedSession() as session:
     assert mirrored_sessions.on_gone(session, part, before, before[0]) and not session.is_aborted
     process.kill()
-    gone = probe.probe_task(task)
+    gone = probe.probe_task(task, harness.LIMIT)
     part.is_over = True
     assert mirrored_sessions.on_gone(session, part, before, gone) and not session.is_aborted
     part.is_over = False

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+import time
+import types
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -67,7 +69,7 @@ def test_the_end_of_data_in_it_is_an_error():
     creator.create_session()
 
 
-def test_what_may_pass_is_tried_again_until_the_limit(set_timing):
+def test_what_may_pass_is_tried_again_until_the_limit(set_timing, monkeypatch):
   set_timing(session_creator, retry_pause=0.01)
   local_loop.Model()
   left = [2]
@@ -81,9 +83,13 @@ def test_what_may_pass_is_tried_again_until_the_limit(set_timing):
   creator.create_session().close()
   assert (left, creator.sessions) == ([-1], 1)
   left[0] = 10**9
-  creator = make(scaffold=tf.train.Scaffold(init_fn=init_fn), start_timeout=0.2)
-  with pytest.raises(initialise.SessionCreationError, match="no session on '' within 0 s: not yet"):
+  now = [0.0]  # time passes between the tries alone, however busy the machine is
+  monkeypatch.setattr(session_creator, "time", types.SimpleNamespace(
+    monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + 40.0)))
+  creator = make(scaffold=tf.train.Scaffold(init_fn=init_fn), start_timeout=100.0)
+  with pytest.raises(initialise.SessionCreationError, match="no session on '' within 100 s: not y"):
     creator.create_session()
+  assert left == [10**9 - 4]
 
 
 @pytest.mark.parametrize("asks, text", [
@@ -122,9 +128,11 @@ def test_a_worker_is_ready_when_the_chief_is(start, tmp_path):
   worker = start("worker", stock_tasks.train, workers, 1, *files)
   chief.wait_for("up at")
   worker.wait_for("waiting for the chief to initialise 2 variables, such as")
+  began = time.monotonic()  # the processes have the same clock
   open(files[0], "w").close()
   ready = [float(task.wait_for("ready at").split()[-1]) for task in (chief, worker)]
-  assert -5.0 < ready[1] - ready[0] < 10.0  # two at most on a quiet machine; stock looks every 30
+  # Two seconds at most on a quiet machine; stock looks every thirty.
+  assert began < ready[1] < ready[0] + 25.0
   assert (worker.wait(), chief.wait()) == (0, 0)
   for task in (chief, worker):
     said = [line for line in task.lines
@@ -139,7 +147,7 @@ def test_a_chief_that_never_comes_is_an_error_with_the_names(start):
   line = task.wait_for("SessionTimeoutError")
   assert re.search(r"Session was not ready after waiting 2 secs \(max_wait_secs\): Variables not "
                    r"initialized: global_step, x\. The chief initialises them", line)
-  assert float(line.split()[0]) < 30.0
+  assert float(line.split()[0]) >= 1.5
 
 
 def test_a_server_that_is_not_there_is_an_error(start):
@@ -147,4 +155,4 @@ def test_a_server_that_is_not_there_is_an_error(start):
   task = start("worker", stock_tasks.connect_to_nobody, address)
   assert task.wait() == 0
   line = task.wait_for("connecting to 'grpc://%s' did not end within " % address)
-  assert float(line.split()[0]) < 30.0
+  assert float(line.split()[0]) >= 1.5

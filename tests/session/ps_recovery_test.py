@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_the_other_ps_may_keep_their_newer_values(start, tmp_path, index):
             ps_recovery="lost_only")
   ps = [job.trainer_ps(0), job.trainer_ps(1)]
   workers = [job.trainer(0), job.trainer(1)]
-  before, since = lose(job, ps, index, workers, 60)  # the only checkpoint is that of step 0
+  before, since = lose(job, ps, index, workers, 60)  # the only checkpoint is the first one
   for worker, lines in zip(workers, since):
     worker.wait_for("recovered", since=lines)
   chief = workers[0]
@@ -65,8 +66,9 @@ def test_the_other_ps_may_keep_their_newer_values(start, tmp_path, index):
   values = dict(zip(("number", "even", "odd"), numbers))
   lost = {name for name, value in values.items() if value < before}
   kept = {name for name, value in values.items() if value >= before}
-  assert lost and kept and ("the job goes back to step 0" in chief.output) == ("number" in lost), (
-    values, chief.output)
+  saved = checkpoints.global_step_of_checkpoint(str(tmp_path / "model.ckpt-0"))
+  said = "the job goes back to step %d: " % saved in chief.output
+  assert lost and kept and said == ("number" in lost), (values, chief.output)
   count, = find(chief, r"restored (\d+) variables of /job:ps/task:%d from " % index)
   assert count == len(lost)
   for each in ps:
@@ -84,14 +86,15 @@ def test_a_ps_that_stays_away_is_named_everywhere(start, tmp_path):
   workers = [job.trainer(0), job.trainer(1)]
   for worker in workers:
     wait_for_step(worker, 20)
-  began = steps(workers[0])[-1].time
   ps[1].kill()
+  killed = time.monotonic()  # the processes have the same clock
   name = "/job:ps/task:1 at %s" % job.jobs["ps"][1]
   assert codes(*workers) == [1, 1]
   for worker in workers:
     line = worker.wait_for("the cluster did not come back (--recovery_timeout) after")
     assert name in line and float(re.search(r"after (\d+) s", line).group(1)) >= 6
-  assert steps(workers[0])[-1].time - began < 6.0
+  # At most the step under way: nobody trains on with the other ps alone.
+  assert sum(step.time > killed for step in steps(workers[0])) <= 1
   assert ps[0].wait() == 1
   assert name in ps[0].output
   status = RunFile(str(tmp_path)).read()
@@ -109,8 +112,10 @@ def test_the_last_line_has_the_steps_that_were_lost(start, tmp_path):
   ps.kill()
   ps = job.ps()
   assert codes(chief, worker, ps) == [0, 0, 0]
-  lost, = find(chief, r"the job goes back to step 0: (\d+) steps are lost")
-  assert ", %d steps rolled back, " % lost in chief.last_line and 50 <= lost < 200
+  # The other worker may have made a few steps before that checkpoint was written.
+  back, lost = find(chief, r"the job goes back to step (\d+): (\d+) steps are lost")
+  assert back == checkpoints.global_step_of_checkpoint(str(tmp_path / "model.ckpt-0"))
+  assert ", %d steps rolled back, " % lost in chief.last_line and 50 <= back + lost < 200
 
 
 def test_synchronous_updates_are_restored_as_a_whole():

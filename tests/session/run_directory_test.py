@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import types
 
 import pytest
 
@@ -20,9 +21,19 @@ ELSEWHERE = {"run": "theirs", "state": RUN_RUNNING, "global_step": 3, "time": 0.
 
 
 @pytest.fixture
-def folder(tmp_path, set_timing):
-  """Writes another job's status; `folder.own` is this job's access."""
+def folder(tmp_path, set_timing, monkeypatch):
+  """Writes another job's status; `folder.own` is this job's access.
+
+  The time of this access passes only where it waits.
+  """
   set_timing(run_directory, status_interval=0.2, poll_interval=0.01)
+  now = [100.0]
+
+  def sleep(seconds):
+    now[0] += seconds
+
+  monkeypatch.setattr(run_directory, "time", types.SimpleNamespace(
+    monotonic=lambda: now[0], sleep=sleep))
 
   class Folder:
     own = run_directory.RunDirectory(str(tmp_path), 30.0)
@@ -110,7 +121,7 @@ def test_a_run_that_ends_meanwhile_leaves_the_directory_free(folder):
   folder.theirs(state=RUN_ENDED)
   waits = threading.Thread(target=folder.await_free, daemon=True)
   waits.start()
-  waits.join(30.0)
+  waits.join(harness.LIMIT)
   assert not waits.is_alive()
 
 

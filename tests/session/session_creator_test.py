@@ -1,6 +1,7 @@
 """Starts and recoveries of a job: real ps and workers, killed, stopped and started again."""
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -29,9 +30,10 @@ def test_a_worker_trains_as_soon_as_its_late_chief_does(start):
   ps, worker = job.trainer_ps(), job.trainer(1)
   worker.wait_for("waiting for the chief /job:worker/task:0 at %s to initialise (it has not come)"
                   % job.jobs["worker"][0])
+  began = time.monotonic()  # the processes have the same clock
   chief = job.trainer(0, step_seconds=0.1)  # so that there are steps for the worker to make
   # Two seconds at most on a quiet machine; stock looks every thirty.
-  assert -5.0 < session_time(worker) - session_time(chief) < 10.0
+  assert began < session_time(worker) < session_time(chief) + 25.0
   assert codes(chief, worker, ps) == [0, 0, 0]
   numbers = sorted(step.number for task in (chief, worker) for step in steps(task))
   # The first step of each may be applied before the other one reads the global step.
@@ -68,7 +70,7 @@ def test_a_task_that_was_told_another_cluster_is_refused(start):
 
 @pytest.mark.slow
 def test_a_ps_that_is_not_there_is_named_within_the_limit(start):
-  job = Job(start, start_timeout=1.0)  # without it 60, as long as the test waits
+  job = Job(start, start_timeout=4.0)  # several looks; without it 60, as long as the test waits
   for task in (job.trainer(0), job.trainer(1)):
     assert task.wait() == 1
     task.wait_for("/job:ps/task:0 at %s: refused" % job.jobs["ps"][0])
@@ -210,17 +212,19 @@ def test_a_ps_that_stands_still(start):
         break
     before = wait_for_step(chief, 20)
     ps.signal(signal.SIGSTOP)
-    wait_seconds(1.0)
+    wait_seconds(1.0)  # a fifth of the limit, which is also to be reached below
     ps.signal(signal.SIGCONT)
     wait_for_step(chief, before + 50)  # a pause that is shorter than the limit costs nothing
     numbers = [step.number for step in steps(chief)]
     assert numbers == sorted(set(numbers)) and "recovered" not in chief.output
     ps.signal(signal.SIGSTOP)
-    assert chief.wait(30) == 1
+    assert chief.wait() == 1
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1, output[-3000:]
     for text in (chief.output, output):
       assert "TaskLostError: lost /job:ps/task:0 at %s: silent" % job.jobs["ps"][0] in text
+      # Without the flag it would be thirty.
+      assert max(map(int, re.findall(r"silent for (\d+) s", text))) < 25, text
   finally:
     process.kill()
     process.communicate()

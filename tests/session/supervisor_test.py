@@ -408,7 +408,7 @@ def supervised(record, directory):
   with tf.container(record.container):
     model = local_loop.Model()
   supervisor = tf1ps.Supervisor(
-    is_chief=True, logdir=str(directory), global_step=model.global_step, end_timeout=5.0)
+    is_chief=True, logdir=str(directory), global_step=model.global_step, end_timeout=harness.LIMIT)
   return model, supervisor
 
 

@@ -38,7 +38,7 @@ def test_a_job_survives(tmp_path):
 @pytest.mark.any_tensorflow
 def test_what_is_broken_is_found(tmp_path):
   code, report, holds = run_chaos(
-    tmp_path, "--seconds=16", "--seed=%d" % KILLS_A_PS, "--faults=kill", "--wait_limit=15",
+    tmp_path, "--seconds=16", "--seed=%d" % KILLS_A_PS, "--faults=kill", "--wait_limit=30",
     "--world=one", "--breaks=token,range,checkpoint")
   assert code == 1
   assert not holds["async", "updates"], report  # checkpoint

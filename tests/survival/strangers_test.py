@@ -228,7 +228,9 @@ def test_a_job_trains_on_among_strangers(start, tmp_path, has_links):
              "turns": counts}
   print(json.dumps(figures))
   assert set(codes.values()) == {0}, codes
-  assert max(answered_among.values()) <= strangers.ANSWER_LIMIT, figures
+  # On a busy machine an answer takes a while without strangers, too.
+  limit = strangers.ANSWER_LIMIT + 5.0 * max(answered.values())
+  assert max(answered_among.values()) <= limit, figures
   for name, size in among.largest.items():
     assert size.megabytes <= alone.largest[name].megabytes + MORE.megabytes, (name, figures)
     assert size.threads <= alone.largest[name].threads + MORE.threads, (name, figures)

@@ -166,6 +166,7 @@ def test_the_hooks_of_a_program_see_each_step(grows):
   assert len(seen) == 60
 
 
+@pytest.mark.slow
 def test_the_end_of_the_data_after_growing_counts_each_example(grows):
   outcome = local_job.train(batch_size=4, epochs=2)
   assert (outcome.steps, outcome.examples) == (200, 800)

@@ -32,10 +32,12 @@ def run(make_input=input_fn, make_model=model_fn, num_ps=1, num_workers=2, **opt
 
 
 @pytest.mark.parametrize("num_ps, options", [
-  (1, {}), (2, dict(sync_replicas=True, on_uneven="shrink")), (1, dict(replication="in_graph")),
-  (0, dict(replication="all_reduce")), (1, dict(staleness_policy="damp", overlap="prefetch")),
-  (1, dict(gradient_accumulation_steps=2, wire_dtype="float16", optimizer="adamw")),
-  (2, dict(shard="dynamic", partition_bytes=4)), (1, dict(moving_average_decay=0.9, overlap=2))])
+  (2, dict(sync_replicas=True, on_uneven="shrink")), (1, dict(replication="in_graph")),
+  (0, dict(replication="all_reduce")), (2, dict(shard="dynamic", partition_bytes=4)),
+  *(pytest.param(1, options, marks=pytest.mark.slow) for options in (
+    {}, dict(staleness_policy="damp", overlap="prefetch"),
+    dict(gradient_accumulation_steps=2, wire_dtype="float16", optimizer="adamw"),
+    dict(moving_average_decay=0.9, overlap=2)))])
 def test_a_step_of_each_scheme_is_made_without_a_server(tmp_path, monkeypatch, num_ps, options):
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(tf.train, "Server", None)

@@ -29,7 +29,7 @@ def test_a_worker_without_its_chief_waits_once():
     raise PartDoneError("the run has ended")
 
   with pytest.raises(PartDoneError):
-    epochs.finished_before(run, options.Options(epochs=1, start_timeout=5.0), check)
+    epochs.finished_before(run, options.Options(epochs=1, start_timeout=harness.LIMIT), check)
 
 
 def test_more_epochs_begin_at_the_first_batch_where_the_last_step_had_its_checkpoint(tmp_path):

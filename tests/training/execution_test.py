@@ -15,8 +15,9 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
 
 
 @pytest.mark.parametrize("options, steps, examples, reason", [
-  (dict(steps=45), 45, 180, "reached --steps=45"),
-  (dict(examples=187), 47, 188, "trained on its part of --examples=187"),
+  pytest.param(dict(steps=45), 45, 180, "reached --steps=45", marks=pytest.mark.slow),
+  pytest.param(dict(examples=187), 47, 188, "trained on its part of --examples=187",
+               marks=pytest.mark.slow),
   (dict(epochs=1, batch_size=12), 34, 400, "went through its data --epochs=1 times")])
 def test_one_worker_ends_at_the_very_step(options, steps, examples, reason):
   outcome = local_job.train(**dict(

@@ -5,12 +5,13 @@ tests/programs/line.py to train, or (`trainer`) a legacy trainer with a loop of 
 """
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import re
 from typing import NamedTuple
 
-from tests import harness
+from tests import clock_tasks, harness
 from tests.training import legacy_trainer
 from tf1ps.checkpoint import checkpoints
 from tf1ps.cli import ps, worker
@@ -45,6 +46,10 @@ class Job(object):
   def ps(self, index=0, *flags):
     """Starts tf1ps-ps; returns its `harness.Task`."""
     return self._program("ps", ps.run, index, flags)
+
+  def watching_ps(self, index=0, *flags):
+    """Starts tf1ps-ps that says what it sees, and whose clocks are moved by `clock_tasks`."""
+    return self._program("ps", functools.partial(clock_tasks.watch, ps.run), index, flags)
 
   def worker(self, index=0, *flags):
     """Starts tf1ps-worker; worker 0 is the chief."""

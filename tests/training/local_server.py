@@ -16,8 +16,11 @@ _servers = []
 _records = []  # of the server
 
 
-def record(container, heartbeat_timeout=1.0):
-  """The record of this process's server, for a job in a container of its own."""
+def record(container, heartbeat_timeout=harness.LIMIT):
+  """The record of this process's server, for a job in a container of its own.
+
+  Nobody is lost who has spoken once, unless a test gives a shorter limit.
+  """
   if not _servers:  # a process has one, and cannot stop it
     _servers.append(tf1ps.Server(
       {"worker": harness.addresses(3)}, job_name="worker", task_index=0))
@@ -35,7 +38,8 @@ def server():
 
 def table(of):
   """The control records that the chief keeps."""
-  return control.ControlTable(of.target, of.cluster.task, of.cluster.control_task)
+  return control.ControlTable(
+    of.target, of.cluster.task, of.cluster.control_task, harness.LIMIT)
 
 
 class Worker(object):

@@ -291,7 +291,7 @@ def test_all_reduce_a_killed_worker_comes_back_and_all_go_on_from_the_checkpoint
 def test_all_reduce_a_worker_that_alone_loses_its_session_has_all_go_on_from_the_checkpoint(
     start, tmp_path, loser):
   job = Job(start, 0, 2, heartbeat_timeout=60, flags=[
-    ALL_REDUCE, *SCALAR, "--steps=12", "--checkpoint_dir=%s" % tmp_path, "--start_timeout=20",
+    ALL_REDUCE, *SCALAR, "--steps=12", "--checkpoint_dir=%s" % tmp_path,
     "--save_checkpoints=steps:1,keep:20"])
   workers = [job.worker(index, *["--lose_at=7"] * (index == loser)) for index in range(2)]
   assert codes(*workers) == [0, 0]

@@ -200,7 +200,7 @@ def test_a_worker_that_never_comes_is_named(start):
 
 @pytest.mark.slow
 def test_a_worker_that_is_there_but_never_joins_is_named(start):
-  job = Job(start, flags=["--sync_replicas", "--steps=10", "--start_timeout=3", "--container=c"])
+  job = Job(start, flags=["--sync_replicas", "--steps=10", "--start_timeout=8", "--container=c"])
   ps = job.ps()
   ps.wait_for("serving at")
   worker = start("worker 1", state_tasks.member, job.jobs, 1, 60.0, "c")

@@ -146,7 +146,9 @@ def test_averages_begin_at_the_values_of_a_checkpoint_without_them(
   assert "model.ckpt-8 has moving averages, which this job does not keep" in caplog.text
 
 
-@pytest.mark.parametrize("optimizer", ["proximal_sgd", "lazy_adam", "adadelta"])
+@pytest.mark.parametrize("optimizer", [
+  "lazy_adam", pytest.param("proximal_sgd", marks=pytest.mark.slow),
+  pytest.param("adadelta", marks=pytest.mark.slow)])
 def test_every_kind_of_optimizer_takes_it(optimizer):
   outcome = local_job.train(input_fn, model_fn, steps=4, batch_size=8, optimizer=optimizer,
                             learning_rate="cosine:2")

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tests import harness
+from tests import clock_tasks, harness
 from tests.training import local_job
 from tests.training.job import Job, codes, find, last_line
 from tests.training.traffic_report_test import LINE as SENT
@@ -101,7 +101,7 @@ def test_examples_are_counted_over_all_workers(start):
 def told(job):
   """{worker: examples}, as the heartbeats on ps 0 tell."""
   ps = Task("ps", 0, job.jobs["ps"][0])
-  table = control.ControlTable("grpc://" + ps.address, ps, ps)
+  table = control.ControlTable("grpc://" + ps.address, ps, ps, harness.LIMIT)
   try:
     members = heartbeat.members_of(table.read(), None)
     return {member.index: member.examples for member in members if member.job == "worker"}
@@ -109,7 +109,8 @@ def told(job):
     table.close()
 
 
-def test_a_worker_that_comes_back_counts_on(start):
+def test_a_worker_that_comes_back_counts_on(start, set_timing):
+  set_timing(control, probe_limit=harness.LIMIT)
   job = Job(start, flags=["--examples=1280"])
   ps, chief, worker = job.ps(), job.worker(0), job.worker(1, "--block_at=12", "--slow_index=1")
   worker.wait_for("holds step 12")
@@ -155,9 +156,11 @@ def test_an_evaluation_that_fails_fails_the_job_and_keeps_the_model(start):
 
 @pytest.mark.slow
 def test_what_fails_is_said_in_the_last_line_and_the_ps_leaves(start):
-  job = Job(start, num_workers=2, flags=["--examples=1"], heartbeat_timeout=2.0)  # the ps leaves
-  (ps,), workers = job.all()
-  assert codes(*workers, ps) == [1, 1, 1]
+  job = Job(start, num_workers=2, flags=["--examples=1"], heartbeat_timeout=clock_tasks.LIMIT)
+  ps, workers = job.watching_ps(), [job.worker(index) for index in (0, 1)]
+  assert codes(*workers) == [1, 1]
+  clock_tasks.wait_until_it_sees(ps, "/job:worker/task:0 failed", "/job:worker/task:1 failed")
+  assert clock_tasks.end_of(ps) == 1
   text = "ValueError: --examples=1, but each of the 2 workers needs an example: give 2 or more"
   for worker in workers:
     assert text in worker.last_line and worker.last_line.endswith("exit code 1"), worker.output
@@ -192,13 +195,15 @@ def test_an_input_that_fails_ends_the_job_before_it_trains(failing):
 @pytest.mark.parametrize("number", [
   signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 def test_a_signal_during_the_final_evaluation_is_reported(start, tmp_path, number):
-  job = Job(start, num_workers=1, heartbeat_timeout=1.5, flags=[
+  job = Job(start, num_workers=1, heartbeat_timeout=clock_tasks.LIMIT, flags=[
     "--steps=20", "--evaluate_until=%s" % (tmp_path / "never"),
     "--checkpoint_dir=%s" % (tmp_path / "model")])
-  ps, chief = job.ps(), job.worker()
+  ps, chief = job.watching_ps(), job.worker()
   chief.wait_for("holds its evaluation")
   chief.signal(number)
-  assert codes(chief, ps) == [128 + number, 1]
+  assert chief.wait() == 128 + number
+  clock_tasks.wait_until_it_sees(ps, "/job:worker/task:0 failed")
+  assert clock_tasks.end_of(ps) == 1
   assert chief.last_line == "worker 0 (chief): ended by signal %d, exit code %d" % (
     number, 128 + number)
   assert "failed: ended by signal %d" % number in ps.last_line
@@ -281,27 +286,31 @@ def test_synchronous_updates_that_are_lost_at_the_end_are_for_the_next_start(sta
 @pytest.mark.slow
 def test_a_ps_that_is_stopped_at_the_end_is_released_when_it_goes_on(start, tmp_path):
   gate = tmp_path / "evaluate"
-  job = Job(start, num_workers=1, heartbeat_timeout=40.0, flags=[
+  job = Job(start, num_workers=1, heartbeat_timeout=120.0, flags=[
     "--steps=20", "--evaluate_until=%s" % gate, "--checkpoint_dir=%s" % (tmp_path / "model")])
   ps, chief = job.ps(), job.worker()
   chief.wait_for("holds its evaluation")
   ps.signal(signal.SIGSTOP)
   gate.write_text("")
   with pytest.raises(AssertionError, match="has not ended"):
-    chief.wait(20.0)  # two tries take less
+    chief.wait(20.0)  # two tries take less, and where they do not, nothing is lost by it
   ps.signal(signal.SIGCONT)
   assert codes(chief, ps) == [0, 0], chief.output + ps.output
 
 
 @pytest.mark.slow
 def test_a_worker_that_ends_while_its_model_is_built_is_reported(start, tmp_path):
+  gate = tmp_path / "gate"  # the chief comes to its end when the others have ended
   job = Job(start, num_workers=3, heartbeat_timeout=4.0, flags=["--steps=20"])
   job.ps()
-  chief, exits = job.worker(0), job.worker(1, "--fail_in=exit")
+  chief = job.worker(0, "--block_at=5", "--block_until=%s" % gate)
+  exits = job.worker(1, "--fail_in=exit")
   ended = job.worker(2, "--build_until=%s" % (tmp_path / "never"))
   ended.wait_for("holds its model")
   ended.signal(signal.SIGTERM)
-  assert codes(chief, exits, ended) == [1, 1, 143]
+  assert codes(exits, ended) == [1, 143]
+  gate.write_text("")
+  assert chief.wait() == 1
   assert ended.last_line == "worker 2: ended by signal 15, exit code 143"
   assert ("/job:worker/task:1 failed: the program ended Python with 'no model today'; "
           "/job:worker/task:2 failed: ended by signal 15") in chief.last_line

@@ -14,5 +14,5 @@ with tf.control_dependencies([waiting]):
                             [count, tf.constant(0)])
 session = tf.Session()
 ready()
-found = within(20, lambda: session.run(rounds, {count: 3}))
+found = within(45, lambda: session.run(rounds, {count: 3}))
 say(name(found) if isinstance(found, Exception) else "%s rounds" % found)

@@ -14,5 +14,5 @@ with tf.Session(server.target) as session:
 ready()
 tf.Session.reset(server.target, [""])
 session = tf.Session(server.target)
-found = within(20, lambda: session.run(w))
+found = within(45, lambda: session.run(w))
 leave("the variable is %s" % ("there" if found == 2.0 else "gone: " + name(found)))

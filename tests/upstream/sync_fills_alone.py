@@ -20,5 +20,5 @@ with tf.train.MonitoredTrainingSession(hooks=[hook]) as session:
       session.run(train)
     return session.run(step)
 
-  found = within(15, work)
+  found = within(45, work)
   leave("it waits" if found == "nothing" else "an update with gradients of one worker")
