@@ -3,8 +3,9 @@
     make steady RUNS=5 ARGS=tests/state
 
 Each run has another order and another number of processes. A busy process for each core runs
-beside them. At the end stands a table with a row for each test that has failed: its name, in how
-many runs, and the first line of each failure. The exit code is 0 if no test has failed.
+beside them. After each run stand the first lines of its failures, and at the end a table with a row
+for each test that has failed: its name, in how many runs, and the first line of each failure. The
+exit code is 0 if no test has failed.
 """
 from __future__ import annotations
 
@@ -52,6 +53,7 @@ def run_once(number: int, seed: int, arguments: List[str], folder: pathlib.Path)
   print("run %d: %d processes, seed %d: %d passed, %d failed, %.0f s" % (
     number, processes, seed + number, len(found.passed), len(found.failures),
     time.monotonic() - began), flush=True)
+  print(reports.first_lines(found.failures), end="", flush=True)
   return found
 
 

@@ -5,6 +5,7 @@ import pathlib
 from typing import Dict, List, NamedTuple
 from xml.etree import ElementTree
 
+LINES = 10  # of each failure, where they are shown
 
 class Report(NamedTuple):
   """The tests of a run by their results; a name is such as "tests.state.queues_test::test_a"."""
@@ -28,6 +29,12 @@ def read(path: pathlib.Path) -> Report:
     else:
       passed.append(name)
   return Report(passed, skipped, failures)
+
+
+def first_lines(failures: Dict[str, List[str]]) -> str:
+  """Returns the name of each test that failed, and below it the first lines of its failure."""
+  return "".join("%s\n%s" % (test, "".join("  %s\n" % line for line in lines[:LINES]))
+                 for test, lines in sorted(failures.items()))
 
 
 def _lines(failure: ElementTree.Element) -> List[str]:

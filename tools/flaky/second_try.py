@@ -20,7 +20,6 @@ from typing import List, NamedTuple, Optional
 from tools.flaky import reports
 
 MOST_UNSTEADY = 5
-LINES = 10  # of each failure
 
 
 class _Run(NamedTuple):
@@ -50,9 +49,7 @@ def main(name: str, folder_name: str, *command: str) -> int:
     failures = {"%s failed, and no test did" % " ".join(command): []}
   (folder / (name + ".unsteady")).write_text("".join(
     "unsteady: %s: %s\n" % (test, lines[0]) for test, lines in sorted(unsteady.items())))
-  (folder / (name + ".failures")).write_text("".join(
-    "%s\n%s" % (test, "".join("  %s\n" % line for line in lines[:LINES]))
-    for test, lines in sorted(failures.items())))
+  (folder / (name + ".failures")).write_text(reports.first_lines(failures))
   if first.report:
     (folder / (name + ".closing")).write_text("%s: %d passed, %d failed, %d skipped\n" % (
       name, len(first.report.passed) + len(unsteady), len(failures), len(first.report.skipped)))
