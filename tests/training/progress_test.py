@@ -40,12 +40,13 @@ def make(stream, last_step=None):
 
 
 def began_then_went_on(hook):
-  """Returns a time four seconds after the begin, with 200 steps, half of them this worker's."""
+  """Returns a time four seconds after a mark, with 200 steps, half of them this worker's."""
   counts = hook._counts
   counts.tracker.value, counts.examples = 100, 1000
   hook.after_create_session(None, None)
+  hook._since = hook._began
   counts.tracker.value, counts.tracker.own_steps, counts.examples, hook.loss = 300, 100, 1800, 0.25
-  return hook._began[0] + 4.0
+  return hook._since.time + 4.0
 
 
 @pytest.mark.parametrize("last_step, text", [
@@ -93,7 +94,51 @@ def test_before_anything_has_happened_it_says_so():
   tracker, _, _, hook = make(Screen(False), 10)
   tracker.value = 0
   hook.after_create_session(None, None)
-  assert hook.text(hook._began[0]) == "step 0 of 10, loss nan, 0.0 steps/s, 0 examples/s"
+  assert hook.text(hook._began.time + 4.0) == "step 0 of 10, loss nan"
+
+
+def run_at(hook, monkeypatch, now, step):
+  """Has the hook see a run that ends at a time, at a global step; both workers make half each."""
+  counts = hook._counts
+  monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+  counts.tracker.value, counts.tracker.asked = step, True
+  counts.tracker.own_steps, counts.examples, counts.losses = step // 2, 8 * step // 2, [0.25]
+  hook.after_run(None, None)
+
+
+def test_rates_count_from_the_last_line_and_without_the_first_step(monkeypatch, set_timing):
+  set_timing(progress, first_report=1.0, report_interval=5.0)
+  screen = Screen(False)
+  hook = progress.Progress(local_loop.counts(8), 1000, screen)
+  monkeypatch.setattr(progress.time, "monotonic", lambda: 100.0)
+  hook._counts.tracker.value = 0
+  hook.after_create_session(None, None)
+  run_at(hook, monkeypatch, 104.0, 2)  # the first step takes long
+  run_at(hook, monkeypatch, 105.0, 22)
+  run_at(hook, monkeypatch, 109.0, 102)
+  run_at(hook, monkeypatch, 114.0, 602)
+  hook.after_create_session(None, None)  # a recovery goes back, and has a first step again
+  run_at(hook, monkeypatch, 119.0, 500)
+  run_at(hook, monkeypatch, 124.0, 550)
+  assert [line.split("progress: ")[1] for line in screen.getvalue().splitlines()] == [
+    "step 2 of 1000, loss 0.2500",
+    "step 102 of 1000, loss 0.2500, 20.0 steps/s, 160 examples/s, 0:45 left",
+    "step 602 of 1000, loss 0.2500, 100.0 steps/s, 800 examples/s, 0:04 left",
+    "step 500 of 1000, loss 0.2500",
+    "step 550 of 1000, loss 0.2500, 10.0 steps/s, 80 examples/s, 0:45 left"]
+
+
+def test_on_a_terminal_rates_count_from_a_line_that_is_a_second_old(monkeypatch, set_timing):
+  set_timing(progress, first_report=1.0, screen_interval=0.25)
+  hook = progress.Progress(local_loop.counts(8), None, Screen(True))
+  monkeypatch.setattr(progress.time, "monotonic", lambda: 100.0)
+  hook._counts.tracker.value = 0
+  hook.after_create_session(None, None)
+  shown = []
+  for now, step in [(101.0, 2), (101.5, 12), (102.0, 32), (102.5, 102)]:
+    run_at(hook, monkeypatch, now, step)
+    shown.append(re.findall(r"([\d.]+) steps/s", hook._stream.getvalue())[-1:])
+  assert shown == [[], ["20.0"], ["30.0"], ["140.0"]]
 
 
 def run_and_say_every_step(stream, steps, set_timing):
@@ -105,14 +150,14 @@ def run_and_say_every_step(stream, steps, set_timing):
 
 def test_plain_lines_where_the_output_is_no_terminal(set_timing):
   lines = run_and_say_every_step(Screen(False), 3, set_timing).splitlines()
-  assert [re.match(r"\d\d:\d\d:\d\d progress: (step \d, loss [\d.]+), ", line).group(1)
+  assert [re.match(r"\d\d:\d\d:\d\d progress: (step \d, loss [\d.]+)", line).group(1)
           for line in lines] == [
             "step 1, loss 0.0000", "step 2, loss 1.0000", "step 3, loss 2.0000"]
 
 
 def test_one_line_on_a_terminal(set_timing):
   text = run_and_say_every_step(Screen(True), 3, set_timing)
-  assert "\rstep 1, loss 0.0000, " in text and "\rstep 3, loss 2.0000, " in text
+  assert "\rstep 1, loss 0.0000" in text and "\rstep 3, loss 2.0000, " in text
   assert text.count("\n") == 1 and text.endswith("\n")
 
 
@@ -124,7 +169,8 @@ def test_figures_where_the_output_is_json(set_timing):
   records = [json.loads(line) for line in out.getvalue().splitlines()]
   assert [(one["task"], one["step"], one["last_step"], one["loss"]) for one in records] == [
     ("worker 0", 1, 10, 0.0), ("worker 0", 2, 10, 1.0)]
-  assert records[0]["message"].startswith("progress: step 1 of 10, loss 0.0000, ")
+  assert records[0]["message"].startswith("progress: step 1 of 10, loss 0.0000")
+  assert records[0]["steps_per_sec"] is None
   assert records[1]["steps_per_sec"] > 0 and records[1]["seconds_left"] > 0
 
 
@@ -157,5 +203,5 @@ def test_the_time_left_of_epochs():
   local_loop.run([*hooks, shown], 100)
   hooks[0].value = 100  # it is not asked for in each step
   # 800 of 3200 examples in 2 s.
-  shown._began = shown._began._replace(time=0.0)
+  shown._since = shown._began._replace(time=0.0)
   assert shown.figures(2.0).seconds_left == pytest.approx(6.0)

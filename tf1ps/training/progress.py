@@ -3,6 +3,9 @@
 Every few seconds `Progress` prints a line, such as "13:05:59 progress: step 41". On a terminal it
 overwrites its last line. For a launcher that shows a line per task (`SCREEN_VARIABLE`), every
 worker prints a line each second: the chief's has the job's rates, the others' have their own.
+
+A rate counts from the last line, or from a line that is a second old. The first step of a session,
+in which TensorFlow and the devices make ready, counts in no rate.
 """
 
 from __future__ import annotations
@@ -44,8 +47,8 @@ class Figures(NamedTuple):
   step: int  # the global step
   last_step: Optional[int]  # at which the job ends
   loss: float
-  steps_per_sec: float
-  examples_per_sec: float
+  steps_per_sec: Optional[float]  # None directly after the first step
+  examples_per_sec: Optional[float]
   seconds_left: Optional[float]
   share: Optional[float]  # of the job's work that is done, 0 to 1
 
@@ -55,8 +58,9 @@ class Figures(NamedTuple):
       parts[0] += " of %d" % self.last_step
     elif self.share is not None:
       parts[0] += " (%d%%)" % (100 * self.share)
-    parts += ["loss %.4f" % self.loss, "%.1f steps/s" % self.steps_per_sec,
-              "%.0f examples/s" % self.examples_per_sec]
+    parts.append("loss %.4f" % self.loss)
+    if self.steps_per_sec is not None:
+      parts += ["%.1f steps/s" % self.steps_per_sec, "%.0f examples/s" % self.examples_per_sec]
     if self.seconds_left is not None:
       parts.append(_duration(int(self.seconds_left + 0.5)) + " left")
     return ", ".join(parts)
@@ -71,8 +75,8 @@ def _duration(seconds: int) -> str:
   return "%d d %d h" % (seconds // 86400, seconds // 3600 % 24)
 
 
-class _Begin(NamedTuple):
-  """The begin of this process's training."""
+class _Mark(NamedTuple):
+  """A moment of this process's training."""
 
   time: float  # by the monotonic clock
   step: int  # the global step
@@ -103,27 +107,37 @@ class Progress(tf.train.SessionRunHook):
     self._counts, self._tracker, self._last_step = counts, counts.tracker, last_step
     self._stream = stream or sys.stdout
     self._width = 0  # of the terminal's line
-    self._began = None
+    self._began: Optional[_Mark] = None  # this process's training
+    self._since: Optional[_Mark] = None  # from which rates count, after a first step
     self._next = 0.0
     self.loss = float("nan")
 
   def after_create_session(self, session, coord):
+    self._since = None
     if self._began is None:
       if self._is_chief and self._last_example is None:
         self._last_example = self._find_last_example(session)
-      self._began = _Begin(
-        time.monotonic(), self._tracker.value, self._counts.examples, self._counts.steps)
-      self._next = time.monotonic() + TIMING.first_report
+      self._began = self._mark(time.monotonic())
+      self._next = self._began.time + TIMING.first_report
+
+  def _mark(self, now: float) -> _Mark:
+    return _Mark(now, self._tracker.value, self._counts.examples, self._counts.steps)
 
   def after_run(self, run_context, run_values):
     self.loss = float(self._counts.losses[-1])
+    if not self._tracker.asked:
+      return
     now = time.monotonic()
-    if now >= self._next and self._tracker.asked:
+    if self._since is None:
+      self._since = self._mark(now)
+    if now >= self._next:
       on_terminal = self._stream.isatty()
       self._next = now + (
         TIMING.screen_interval if on_terminal else
         TIMING.first_report if SCREEN_VARIABLE in os.environ else TIMING.report_interval)
       self._say(now, on_terminal)
+      if now - self._since.time >= TIMING.first_report:
+        self._since = self._mark(now)
 
   def end(self, session):
     if self._width:
@@ -132,31 +146,34 @@ class Progress(tf.train.SessionRunHook):
 
   def figures(self, now: float) -> Figures:
     """Returns the progress at `now`, by the monotonic clock."""
-    began = self._began
-    seconds = max(now - began.time, 1e-9)
-    global_steps, examples = self._tracker.value - began.step, self.examples()
+    since = self._since or self._mark(now)
+    seconds, step = now - since.time, self._tracker.value
+    global_steps = step - since.step
+    examples = self._all_examples(since)
     limits, shares = [], []
-    if self._last_step and global_steps > 0:
-      limits.append((self._last_step - self._tracker.value) * seconds / global_steps)
-      shares.append(self._tracker.value / self._last_step)
-    if self._is_chief and self._last_example and examples > 0:
-      counted = self._counts.examples
-      so_far = self._counts.examples_before + examples * counted / (counted - began.examples)
-      limits.append((self._last_example - so_far) * seconds / examples)
+    if self._last_step and step > self._began.step:
+      limits.append((self._last_step - step, global_steps))
+      shares.append(step / self._last_step)
+    if self._is_chief and self._last_example and self._counts.examples > self._began.examples:
+      so_far = self._counts.examples_before + self._counts.examples * (
+        self._all_examples(self._began) / (self._counts.examples - self._began.examples))
+      limits.append((self._last_example - so_far, examples))
       shares.append(so_far / self._last_example)
-    steps = global_steps if self._is_chief else self._counts.steps - began.own
-    return Figures(self._tracker.value, self._last_step, self.loss, steps / seconds,
-                   examples / seconds, max(0.0, min(limits)) if limits else None,
+    left = [missing * seconds / made for missing, made in limits if made > 0 and seconds > 0]
+    steps = global_steps if self._is_chief else self._counts.steps - since.own
+    return Figures(step, self._last_step, self.loss, steps / seconds if seconds > 0 else None,
+                   examples / seconds if seconds > 0 else None,
+                   max(0.0, min(left)) if left else None,
                    min(1.0, max(shares)) if shares else None)
 
-  def examples(self) -> float:
-    """Returns about how many examples all workers have trained on since this process began."""
+  def _all_examples(self, since: _Mark) -> float:
+    """Returns about how many examples all workers have trained on since a moment."""
     share = 1.0
     if self._is_chief:
       share = self._share
       if share is None:
-        share = (self._tracker.value - self._began.step) / max(1, self._counts.steps)
-    return share * (self._counts.examples - self._began.examples)
+        share = (self._tracker.value - since.step) / max(1, self._counts.steps - since.own)
+    return share * (self._counts.examples - since.examples)
 
   def text(self, now: float) -> str:
     """Returns the line without its prefix."""
