@@ -204,44 +204,6 @@ def test_a_pipeline_that_calls_python_is_known(make, expected, iterator):
     assert iterators.has_python_calls(graph) == expected
 
 
-def plus_one(x):
-  return x + 1
-
-
-def is_large(x):
-  return x > 0
-
-
-@pytest.mark.parametrize("make_iterator", [
-  tf.data.make_one_shot_iterator, tf.data.make_initializable_iterator])
-@pytest.mark.parametrize("make, expected", [
-  (lambda data: data.batch(2), False),
-  (lambda data: data.repeat(2).batch(2), False),
-  (lambda data: data.repeat().batch(2), True),
-  (lambda data: data.batch(2).repeat(), True),
-  (lambda data: data.shuffle(3).repeat().map(plus_one, 2).filter(is_large).batch(2).prefetch(2),
-   True),
-  (lambda data: data.apply(tf.data.experimental.shuffle_and_repeat(3)).batch(2), True),
-  (lambda data: data.repeat().batch(2).repeat(3), True),
-  (lambda data: data.repeat().batch(2).take(5), False),
-  (lambda data: data.repeat().map(  # a function of Python may end it
-    lambda x: tf.py_func(plus_one, [x], tf.int64)).batch(2), False)])
-def test_a_repeat_without_end_is_known(make_iterator, make, expected):
-  batch = make_iterator(iterators.without_autotuning(make(numbers()))).get_next()
-  assert iterators.is_endless({"a": batch + 1, "b": None}) == expected
-
-
-def test_what_other_data_end_is_not_endless():
-  endless, ends = (tf.data.make_initializable_iterator(made).get_next()
-                   for made in (numbers().repeat(), numbers()))
-  assert iterators.is_endless([endless])
-  assert not iterators.is_endless([endless, ends])
-  assert not iterators.is_endless([endless, tf.train.limit_epochs(ends, 1), tf.constant(1)])
-  queue = tf.FIFOQueue(2, tf.int64, [[]])
-  assert not iterators.is_endless([endless, queue.dequeue()])
-  assert not iterators.is_endless([tf.constant(1)])
-
-
 def test_one_of_the_graphs_own_operations():
   with tf.Graph().as_default() as graph:
     tf.py_func(lambda: np.float32(1), [], tf.float32)

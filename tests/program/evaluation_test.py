@@ -9,8 +9,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tests.training import line_program
 from tf1ps.checkpoint import checkpoints
-from tf1ps.pipeline import EndlessDatasetError
-from tf1ps.program import evaluation
+from tf1ps.program import evaluation, trained_model
 from tf1ps.program.contract import Program
 
 LINE = Program("line", line_program, line_program.input_fn, line_program.model_fn)
@@ -138,22 +137,39 @@ def repeats(mode, shard):
     ({"x": line_program.X}, line_program.Y)).batch(shard.batch_size).repeat()
 
 
-def test_an_evaluation_without_an_end_is_refused_before_training_and_needs_a_limit(tmp_path):
+def test_an_evaluation_without_an_end_has_a_limit(tmp_path, caplog):
   endless = with_model(line_program.model_fn, repeats)
   path = line_program.save(tmp_path, 7, w=1., b=1.)
-  for refused in (lambda: evaluation.try_evaluation(endless, 10),
-                  lambda: evaluation.metric_names(endless, 10),
-                  lambda: evaluation.evaluate_checkpoint(endless, path, 10)):
-    with pytest.raises(EndlessDatasetError) as error:
-      refused()
-    assert str(error.value) == (
-      "input_fn repeats its data without end in mode 'eval': let it call repeat() in mode 'train' "
-      "alone, or give the number of batches as tf1ps.ModelSpec(eval_steps=N)")
+  trained_model._said.clear()
+  evaluation.try_evaluation(endless, 10)
+  found = evaluation.evaluate_checkpoint(endless, path, 10)
+  assert (found.metrics, found.examples) == (EXACT, 100 * 10)
+  assert [record.getMessage() for record in caplog.records] == [
+    "input_fn repeats its data without end in mode 'eval', so a pass has 100 batches: "
+    "tf1ps.ModelSpec(eval_steps=N) sets another number"]
   limited = with_model(lambda *args: line_program.model_fn(*args)._replace(eval_steps=3), repeats)
   evaluation.try_evaluation(limited, 10)
   found = evaluation.evaluate_checkpoint(limited, path, 10)
   assert (found.metrics, found.examples) == (EXACT, 30)
   assert evaluation.evaluate_checkpoint(limited, path, 4).examples == 10  # 4, 4 and 2
+
+
+@pytest.mark.parametrize("eval_steps, examples", [(None, 10), (3, 30)])
+def test_tensors_that_each_run_makes_anew_are_one_batch(tmp_path, caplog, eval_steps, examples):
+  def input_fn(mode, shard):
+    x = tf.random.uniform([10])
+    return {"x": x}, x + 1
+
+  def model_fn(*args):
+    return line_program.model_fn(*args)._replace(eval_steps=eval_steps)
+
+  path = line_program.save(tmp_path, 7, w=1., b=1.)
+  trained_model._said.clear()
+  found = evaluation.evaluate_checkpoint(with_model(model_fn, input_fn), path, 4)
+  assert found.metrics == dict.fromkeys(EXACT, 0.0) and found.examples == examples
+  assert [record.getMessage() for record in caplog.records] == ([] if eval_steps else [
+    "input_fn makes its tensors anew in each run in mode 'eval', so a pass has 1 batch: "
+    "tf1ps.ModelSpec(eval_steps=N) sets another number"])
 
 
 def test_constants_are_one_batch(tmp_path):

@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from tests.pipeline import classic
 from tests.training import line_program
+from tf1ps import pipeline
 from tf1ps.checkpoint import checkpoints
 from tf1ps.program import trained_model
 from tf1ps.program.contract import Program
@@ -37,7 +38,7 @@ def test_it_is_built_in_a_graph_of_its_own_with_a_global_step():
   names = {variable.op.name: variable.op.type
            for variable in trained.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)}
   assert names == {name: "VarHandleOp" for name in ("w", "b", "global_step")}
-  assert not trained.is_one_batch
+  assert trained.most_batches is None
 
 
 def test_batches_end_with_the_input_or_when_interrupted(tmp_path):
@@ -47,6 +48,18 @@ def test_batches_end_with_the_input_or_when_interrupted(tmp_path):
     trained = trained_model.build(LINE, "predict", 4)
     with trained_model.session(trained.graph, path) as session:
       assert list(trained_model.batches(session, trained, trained.batch_size, interrupted)) == sizes
+
+
+def test_a_prediction_of_data_without_an_end_is_refused():
+  def repeats(mode, shard):
+    return tf.data.Dataset.from_tensor_slices(
+      ({"x": line_program.X}, line_program.Y)).batch(shard.batch_size).repeat()
+
+  endless = Program("endless", line_program, repeats, line_program.model_fn)
+  with pytest.raises(pipeline.EndlessDatasetError) as error:
+    trained_model.build(endless, "predict", 10)
+  assert str(error.value) == ("input_fn repeats its data without end in mode 'predict': let it "
+                              "call repeat() in mode 'train' alone")
 
 
 def test_a_long_input_is_spoken_of(tmp_path, caplog, set_timing):
@@ -72,7 +85,7 @@ def classic_model(path, **arguments):
     with tf.Session() as session:
       session.run(tf.global_variables_initializer())
       saved = tf.train.Saver().save(session, path + ".ckpt", write_meta_graph=False)
-  return trained_model.TrainedModel(graph, batch, None, size, "eval", False), saved
+  return trained_model.TrainedModel(graph, batch, None, size, "eval", None), saved
 
 
 def test_a_classic_input_ends_cleanly_and_its_failures_are_told(tmp_path):

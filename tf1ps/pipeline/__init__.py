@@ -18,11 +18,12 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "datasets": [
     "fixed_length_record_dataset", "text_line_dataset", "tf_record_dataset", "whole_file_dataset"],
   "graph_input": ["add_record_source", "use_bad_records"],
+  "input_end": ["Ending", "ending_of"],
   "input_options": [
     "DEFAULT_MAX_BAD_RATIO", "FAIL_ON_BAD_RECORD", "ON_BAD_RECORD", "SHARDS", "SHARD_DYNAMIC",
     "SKIP_BAD_RECORD", "parse_bad_record_policy"],
   "iterators": [
-    "IteratorPositions", "PositionError", "generated", "has_python_calls", "is_endless",
+    "IteratorPositions", "PositionError", "generated", "has_python_calls",
     "iterator_initializers", "next_batch", "without_autotuning"],
   "lease_table": ["DifferentDataError", "LeaseState", "LeaseTable", "StaleSessionError"],
   "leases": ["BATCHES_PER_BLOCK", "EndlessDatasetError", "RangeReport", "restart_problem"],

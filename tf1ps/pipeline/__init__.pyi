@@ -9,6 +9,8 @@ from tf1ps.pipeline.datasets import tf_record_dataset as tf_record_dataset
 from tf1ps.pipeline.datasets import whole_file_dataset as whole_file_dataset
 from tf1ps.pipeline.graph_input import add_record_source as add_record_source
 from tf1ps.pipeline.graph_input import use_bad_records as use_bad_records
+from tf1ps.pipeline.input_end import Ending as Ending
+from tf1ps.pipeline.input_end import ending_of as ending_of
 from tf1ps.pipeline.input_options import DEFAULT_MAX_BAD_RATIO as DEFAULT_MAX_BAD_RATIO
 from tf1ps.pipeline.input_options import FAIL_ON_BAD_RECORD as FAIL_ON_BAD_RECORD
 from tf1ps.pipeline.input_options import ON_BAD_RECORD as ON_BAD_RECORD
@@ -20,7 +22,6 @@ from tf1ps.pipeline.iterators import IteratorPositions as IteratorPositions
 from tf1ps.pipeline.iterators import PositionError as PositionError
 from tf1ps.pipeline.iterators import generated as generated
 from tf1ps.pipeline.iterators import has_python_calls as has_python_calls
-from tf1ps.pipeline.iterators import is_endless as is_endless
 from tf1ps.pipeline.iterators import iterator_initializers as iterator_initializers
 from tf1ps.pipeline.iterators import next_batch as next_batch
 from tf1ps.pipeline.iterators import without_autotuning as without_autotuning

@@ -9,8 +9,7 @@ iterator that is not one-shot, also in each session that replaces another. Here:
 2. `without_autotuning` removes a thread of tf.data that can delay the end of a session.
 3. `next_batch` makes an iterator of a program's dataset.
 4. `IteratorPositions` saves the positions of iterators, and restores them in a new session.
-5. `is_endless` finds a repeat without end, where data shall end.
-6. `has_python_calls` finds operations that only this process can run. An iterator that calls Python
+5. `has_python_calls` finds operations that only this process can run. An iterator that calls Python
    has no position.
 """
 
@@ -35,11 +34,6 @@ _PYTHON_CALLS = frozenset(["PyFunc", "PyFuncStateless", "EagerPyFunc"])
 KEEPING = (  # datasets that keep the order of records, and drop none before their end
   "MapDataset", "ParallelMapDataset", "MapAndBatchDataset", "BatchDataset", "ParallelBatchDataset",
   "PaddedBatchDataset", "PrefetchDataset", "OptionsDataset", "ModelDataset", "OptimizeDataset")
-_ENDLESS_AS_INPUT = frozenset([
-  *KEEPING, "FilterDataset", "ShuffleDataset", "CacheDataset", "SkipDataset", "ShardDataset",
-  "UnbatchDataset", "IgnoreErrorsDataset", "DenseToSparseBatchDataset", "ParseExampleDataset",
-  "LatencyStatsDataset", "AssertNextDataset"])
-_REPEATS = {"RepeatDataset": 1, "ShuffleAndRepeatDataset": 4}  # the input that has the count
 _FILES = ("position.index", "position.data-00000-of-00001")
 # The largest position: each worker's passes to a ps every few seconds, and is in each checkpoint.
 MOST_BYTES = 1 << 26
@@ -102,51 +96,6 @@ def generated(generate: Callable[[], Iterator], spec: Any) -> tf.data.Dataset:
   return tf.data.Dataset.from_generator(  # TensorFlow 1.15's arguments; later they are deprecated
     generate, tf.nest.map_structure(lambda part: part.dtype, spec),
     tf.nest.map_structure(lambda part: part.shape, spec))
-
-
-def is_endless(tensors: Any) -> bool:
-  """Whether datasets repeat the data of a batch without end, as far as the graph shows that.
-
-  Args:
-    tensors: those of the batch, in any structure. False if a queue or a function of Python may end
-      them.
-  """
-  needed = needed_ops(tensor.op for tensor in tf.nest.flatten(tensors) if tensor is not None)
-  handles = {op.inputs[0].op for op in needed if op.type.startswith("IteratorGetNext")}
-  return bool(handles) and all(map(_repeats, handles)) and not (
-    any("Dequeue" in op.type for op in needed) or has_python_calls(next(iter(handles)).graph))
-
-
-def _repeats(iterator: tf.Operation) -> bool:
-  graph = iterator.graph
-  if iterator.type == "OneShotIterator":
-    name = iterator.node_def.attr["dataset_factory"].func.name
-    made, = (each for each in graph.as_graph_def().library.function if each.signature.name == name)
-    nodes = {node.name: node for node in made.node_def}
-    return _ends_in_repeat(next(iter(made.ret.values())), nodes.get)
-  makers = [op for op in iterator.outputs[0].consumers() if op.type == "MakeIterator"]
-  return bool(makers) and all(
-    _ends_in_repeat(op.inputs[0].name, lambda name: graph.get_operation_by_name(name).node_def)
-    for op in makers)
-
-
-def _ends_in_repeat(name: Optional[str], find: Callable) -> bool:
-  """Whether a dataset is a repeat without end, or comes from it by functions that do not end it.
-
-  Args:
-    name: of the dataset's tensor; None: not known.
-    find: returns the NodeDef of a name, or None.
-  """
-  while name:
-    node = find(name.partition(":")[0])
-    kind = "" if node is None else without_version(node.op)
-    if kind in _REPEATS:
-      count = find(node.input[_REPEATS[kind]].partition(":")[0])
-      if count is not None and count.op == "Const" and tf.make_ndarray(
-          count.attr["value"].tensor) < 0:
-        return True
-    name = node.input[0] if kind in _REPEATS or kind in _ENDLESS_AS_INPUT else None
-  return False
 
 
 def without_version(op_type: str) -> str:

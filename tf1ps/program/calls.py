@@ -33,7 +33,7 @@ def evaluate(program: contract.AnyProgram, checkpoint_dir: Optional[str] = None,
   Raises:
     ValueError: an argument is missing or wrong, or the program cannot be used.
     CheckpointError: the checkpoint is missing, does not fit the model, or cannot be read.
-    EvaluationError, EndlessDatasetError: see `ModelSpec.eval_steps`, and the texts.
+    EvaluationError: there is no example, or a metric has no value.
   """
   checked, bad = _check(program, checkpoint_dir, checkpoint, batch_size, on_bad_record)
   done = trained_model.use_newest(

@@ -76,7 +76,8 @@ class ModelSpec(NamedTuple):
   # In mode "train", hooks of the worker's session. Between-graph and all-reduce: each worker runs
   # its own. In-graph: the chief runs the hooks of worker 0's model. With clones: the first clone's.
   hooks: Sequence[tf.train.SessionRunHook] = ()
-  # In mode "eval", the batches of an evaluation; None: all. An input without an end needs a number.
+  # In mode "eval", the batches of an evaluation; None: all, of an input without an end 100, and 1
+  # of tensors that each run makes anew.
   eval_steps: Optional[int] = None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional
@@ -47,7 +46,6 @@ def evaluate_checkpoint(program: contract.Program, checkpoint: str, batch_size: 
 
   Raises:
     CheckpointError: the checkpoint does not fit the model, or cannot be read.
-    EndlessDatasetError: the evaluation data has no end, and the model no eval_steps.
     EvaluationError: the evaluation data is missing, or a metric has no value at the end of it.
     ProgramError, ModelSpecError: the result of a function of the program is not usable.
   """
@@ -59,8 +57,7 @@ def evaluate_checkpoint(program: contract.Program, checkpoint: str, batch_size: 
   examples = 0
   with trained_model.session(trained.graph, checkpoint, config) as session:
     fetches = (trained.batch_size, updates)
-    batches = trained_model.batches(session, trained, fetches, interrupted)
-    for size, _ in itertools.islice(batches, trained.spec.eval_steps):
+    for size, _ in trained_model.batches(session, trained, fetches, interrupted):
       examples += int(size)
     if interrupted is not None and interrupted():
       return None

@@ -6,15 +6,17 @@ Evaluation, prediction and export share these steps:
 2. `session` opens a session that shares nothing with other sessions or servers of the process. It
    restores the checkpoint, initialises local variables, tables and iterators, and starts the queue
    runners.
-3. `batches` runs fetches until the input ends.
+3. `batches` runs fetches until the input ends. An input without an end has so many batches as
+   `eval_steps` says, else ENDLESS_BATCHES, or 1 where tensors are made anew by each run.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import time
-from typing import Any, Callable, Iterator, NamedTuple, Optional, TypeVar
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Set, TypeVar
 
 import tensorflow.compat.v1 as tf
 
@@ -26,13 +28,14 @@ from tf1ps.checkpoint import (
 )
 from tf1ps.cluster import BoundedSession
 from tf1ps.compat import TIMING, new_graph
-from tf1ps.graph import needed_ops, says_building
+from tf1ps.graph import says_building
 from tf1ps.pipeline import (
   BadRecords,
+  Ending,
   EndlessDatasetError,
   Shard,
   adopt_queue_runners,
-  is_endless,
+  ending_of,
   iterator_initializers,
   use_bad_records,
   warn_unfilled_queues,
@@ -42,11 +45,9 @@ from tf1ps.program import arguments, contract, variable_kind
 _log = logging.getLogger("tf1ps")
 _Result = TypeVar("_Result")
 
+ENDLESS_BATCHES = 100  # as tf.estimator.EvalSpec has by default
 _REPEAT = "let it call repeat() in mode 'train' alone"
-_REMEDIES = {  # of an input without an end, by the mode
-  "eval": _REPEAT + ", or give the number of batches as tf1ps.ModelSpec(eval_steps=N)",
-  "predict": _REPEAT}
-_VARIABLES = frozenset(["VarHandleOp", "ReadVariableOp", "VariableV2"])
+_said: Set[str] = set()  # a process global: the lines about an input without an end
 
 
 class TrainedModel(NamedTuple):
@@ -57,7 +58,7 @@ class TrainedModel(NamedTuple):
   spec: contract.ModelSpec  # checked for the mode
   batch_size: tf.Tensor  # scalar int: the examples in a batch
   mode: str  # "eval" or "predict"
-  is_one_batch: bool  # the input has constants and variables alone, so that a batch is all data
+  most_batches: Optional[int]  # of a pass over the data; None: until the input ends
 
 
 def build(program: contract.Program, mode: str, batch_size: int,
@@ -72,23 +73,40 @@ def build(program: contract.Program, mode: str, batch_size: int,
 
   Raises:
     ProgramError, ModelSpecError: the result of a function of the program is not usable.
-    EndlessDatasetError: the input repeats without end, and nothing limits it.
+    EndlessDatasetError: the input of mode "predict" repeats its data without end.
   """
   with new_graph() as graph, says_building(graph), variable_kind.resource_variables():
     tf.train.get_or_create_global_step()
     use_bad_records((bad or BadRecords()).clone())
     shard = Shard(batch_size=batch_size, epochs=1, mode=mode)
     features, labels = contract.build_input(program, mode, shard)
-    needed = needed_ops(tensor.op for tensor in tf.nest.flatten([features, labels])
-                        if tensor is not None)
-    is_one_batch = not any(op.op_def.is_stateful and op.type not in _VARIABLES for op in needed)
     size = contract.batch_size_of(features)
-    endless = is_endless([features, labels])
+    ending = ending_of([features, labels])
+    if mode != "eval" and ending is Ending.ENDLESS:
+      raise EndlessDatasetError(
+        f"input_fn repeats its data without end in mode {mode!r}: {_REPEAT}")
     spec = contract.build_model(program, features, labels if mode == "eval" else None, mode)
-  if endless and (mode != "eval" or spec.eval_steps is None):
-    raise EndlessDatasetError(f"input_fn repeats its data without end in mode {mode!r}: "
-                              f"{_REMEDIES[mode]}")
-  return TrainedModel(graph, features, spec, size, mode, is_one_batch)
+  return TrainedModel(graph, features, spec, size, mode,
+                      _most_batches(ending, mode, spec.eval_steps))
+
+
+def _most_batches(ending: Ending, mode: str, eval_steps: Optional[int]) -> Optional[int]:
+  """Returns the batches of a pass; says once if it is a default that the program may not expect."""
+  if ending is Ending.CONSTANT:
+    return 1
+  if mode == "eval" and eval_steps is not None or ending is Ending.AT_AN_END:
+    return eval_steps if mode == "eval" else None
+  if ending is Ending.GENERATED:
+    batches, reason = 1, "makes its tensors anew in each run"
+  else:
+    batches, reason = ENDLESS_BATCHES, "repeats its data without end"
+  remedy = (": tf1ps.ModelSpec(eval_steps=N) sets another number" if mode == "eval" else "")
+  line = "input_fn %s in mode %r, so a pass has %d batch%s%s" % (
+    reason, mode, batches, "" if batches == 1 else "es", remedy)
+  if line not in _said:
+    _said.add(line)
+    _log.warning("%s", line)
+  return batches
 
 
 def use_newest(checkpoint_dir: str, checkpoint: Optional[str],
@@ -161,10 +179,15 @@ def session(graph: tf.Graph, checkpoint: Optional[str],
 
 def batches(own_session: tf.Session, trained: TrainedModel, fetches,
             interrupted: Optional[Callable[[], bool]] = None) -> Iterator[Any]:
-  """Yields the values of the fetches for each batch until the input ends.
+  """Yields the values of the fetches for each batch of a pass over the data.
 
   The batches also end when `interrupted()` returns True.
   """
+  return itertools.islice(_until_the_end(own_session, trained, fetches, interrupted),
+                          trained.most_batches)
+
+
+def _until_the_end(own_session, trained, fetches, interrupted):
   began = logged = time.monotonic()
   number = 0
   while not (interrupted is not None and interrupted()):
@@ -174,11 +197,8 @@ def batches(own_session: tf.Session, trained: TrainedModel, fetches,
       return
     yield values
     number += 1
-    if trained.is_one_batch:
-      return
-    if time.monotonic() - logged >= TIMING.reminder_interval:
-      hint = "" if logged > began else ". If input_fn repeats its data without end, " + _REMEDIES[
-        trained.mode]
+    if trained.most_batches is None and time.monotonic() - logged >= TIMING.reminder_interval:
+      hint = "" if logged > began else ". If input_fn repeats its data without end, " + _REPEAT
       logged = time.monotonic()
       _log.info("%d batches read in %.0f s; the input has not ended yet%s", number,
                 logged - began, hint)
