@@ -12,7 +12,7 @@ import pytest
 
 from tests import harness
 from tests.training import local_server
-from tf1ps.monitoring import status_socket
+from tf1ps.monitoring import status, status_socket
 from tf1ps.state import run
 
 ASKS = """
@@ -24,8 +24,9 @@ print(code, [name for name in sys.modules if name.startswith("tensorflow")])
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch):
-  """Gives a busy machine its time to look and to answer."""
+def patience(monkeypatch, set_timing):
+  """Gives a busy machine its time to look, to answer, and to come from one test to the next."""
+  set_timing(status, alive_within=10 * harness.LIMIT)
   monkeypatch.setattr(status_socket, "_LIMIT", harness.LIMIT)
   monkeypatch.setattr(status_socket, "_ANSWER_LIMIT", 2 * harness.LIMIT)
 
@@ -40,16 +41,22 @@ def temporary(monkeypatch, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def address():
-  """Of a task that keeps the records of a job: a chief without ps."""
+def worker():
+  """Worker 1 of a job, whose records a chief without ps keeps."""
   of = local_server.record("here")
   table = local_server.table(of)
   run.write_run(table, "here", run.RunRecord(
     id="r", initialised=True, ended=False, failed=False, jobs=of.cluster.to_json(), signature=[],
     writes=1))
   table.close()
-  local_server.Worker(of, 1).say(run="r", state="training", step=5, global_step=9)
-  return of.cluster.task.address
+  return local_server.Worker(of, 1)
+
+
+@pytest.fixture
+def address(worker):
+  """Of the task that keeps the records; worker 1 has just sent a heartbeat."""
+  worker.say(run="r", state="training", step=5, global_step=9)
+  return local_server.record("here").cluster.task.address
 
 
 def test_a_task_answers_for_its_job_until_the_end_of_the_block(temporary, address):
