@@ -48,6 +48,8 @@ MATCHES = {
   "tf1ps/checkpoint/saving.py prepare": "leaves out the file's name",
   "tf1ps/cli/errors.py line": "advice for errors that end a program",
   "tf1ps/cli/errors.py near_file": "advice for a file that is not there",
+  "tf1ps/cluster/gpu_errors.py _gpu_of": "the number of the GPU",
+  "tf1ps/cluster/gpu_errors.py explain_gpu_error": "advice for the errors of CUDA",
   "tf1ps/program/contract.py build_model": "advice for an error of Python",
   "tf1ps/runner/numpy_hints.py numpy_hint": "advice for an error of NumPy",
   "tf1ps/runner/python2.py looks_like_python2": "advice for an error of Python",

@@ -33,6 +33,7 @@ from tf1ps.cli import (
   worker,
 )
 from tf1ps.cli import flags as flags_lib
+from tf1ps.cluster import Division
 from tf1ps.training import options
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -130,11 +131,11 @@ def show_zeros(name):
       flags.FLAGS.unparse_flags()
 
 
-def show_tasks(argv, addresses, shares):
-  """Has the launcher make its tasks; prints each as JSON."""
+def show_tasks(argv, addresses, shares, note=None):
+  """Has the launcher make its tasks; prints each as JSON. Shares of GPUs may have a note."""
   def main(unused_program):
     for made in local.make_tasks(
-        addresses, local.with_defaults(argv), shares, local.FLAGS.evaluator,
+        addresses, local.with_defaults(argv), Division(shares, note), local.FLAGS.evaluator,
         local.metrics_addresses(len(addresses["ps"]))):
       print(json.dumps([made.name, made.function.__module__, made.args[0], made.env]))
     return 0
@@ -160,7 +161,8 @@ def show_config(argv):
     config = tasks.make_config()
     print(json.dumps([
       config.inter_op_parallelism_threads, config.intra_op_parallelism_threads,
-      config.gpu_options.per_process_gpu_memory_fraction, config.gpu_options.allow_growth,
+      config.gpu_options.per_process_gpu_memory_fraction,
+      config.gpu_options.allow_growth if config.HasField("gpu_options") else None,
       config.allow_soft_placement]))
     return 0
 

@@ -134,6 +134,17 @@ def test_a_lost_replicas_error_gets_no_hint():
   assert errors.line(tf1ps.replication.ReplicaLostError(text)) == "ReplicaLostError: " + text
 
 
+def test_an_error_of_a_gpu_says_what_to_do(monkeypatch):
+  monkeypatch.setenv("PATH", "")
+  error = tf.errors.InternalError(None, None, (
+    "2 root error(s) found.\n  (0) INTERNAL: Failure to initialize cublas may be due to OOM\n"
+    "\t [[{{node x}}]]\n  (1) INTERNAL: another\n\t [[{{node y}}]]\n0 successful operations.\n"))
+  assert errors.line(error) == (
+    "InternalError: Failure to initialize cublas may be due to OOM. The GPU cannot start cuBLAS or "
+    "cuDNN, mostly for lack of memory. Let processes share it (--gpu_memory=grow, or a part such "
+    "as 0.4), or make batches smaller")
+
+
 def test_a_hint_follows_one_full_stop(users):
   error = AttributeError("`layers.dense` is not available with Keras 3.")
   assert "Keras 3. Install tf_keras" in errors.line(error, users)

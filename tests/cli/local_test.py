@@ -55,10 +55,10 @@ def test_a_log_directory_that_cannot_be_made(start, tmp_path):
   assert not [line for line in lines if "started" in line or "Traceback" in line]
 
 
-def made(start, *argv):
+def made(start, *argv, gpus=("-1", "-1"), note=None):
   """The tasks that the launcher makes: {name: (module, the arguments without its place, env)}."""
   lines = commands.call(
-    start, commands.show_tasks, [LINE, "--steps=4", *argv], ADDRESSES, ["0,1", "2,3"])
+    start, commands.show_tasks, [LINE, "--steps=4", *argv], ADDRESSES, gpus, note)
   tasks = {}
   for name, module, args, env in map(json.loads, lines):
     job, index = name.split()
@@ -73,7 +73,7 @@ def test_each_task_has_a_port_of_its_own_for_its_metrics(start):
   pytest.importorskip("prometheus_client")
   lines = commands.call(start, commands.show_tasks, [
     LINE, "--steps=4", "--num_workers=2", "--evaluator", "--checkpoint_dir=c",
-    "--metrics_port=0.0.0.0:9100"], ADDRESSES, ["", ""])
+    "--metrics_port=0.0.0.0:9100"], ADDRESSES, ["-1", "-1"])
   ports = {name: args[-1] for name, _, args, _ in map(json.loads, lines)}
   assert ports == {name: "--metrics_port=0.0.0.0:%d" % (9100 + i) for i, name in enumerate(
     ["ps 0", "worker 0", "worker 1", "evaluator 0"])}
@@ -118,7 +118,7 @@ def test_flags_of_the_program_go_to_workers_and_evaluator(start, given):
 
 
 def test_gpus_are_for_workers_and_tf_config_for_nobody(start):
-  tasks = made(start, "--evaluator")
+  tasks = made(start, "--evaluator", gpus=("0,1", "2,3"))
   assert {name: env for name, (_, env) in tasks.items()} == {
     "ps 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "-1", "TF1PS_TITLE": "tf1ps ps 0 line"},
     "worker 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "0,1",
@@ -127,6 +127,28 @@ def test_gpus_are_for_workers_and_tf_config_for_nobody(start):
                  "TF1PS_TITLE": "tf1ps worker 1 line"},
     "evaluator 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "-1",
                     "TF1PS_TITLE": "tf1ps evaluator 0 line"}}
+
+
+@pytest.mark.parametrize("given, gpus, note, memory", [
+  ([], ("0", "1"), None, ["--gpu_memory=all"]),
+  ([], ("0", "0"), "1 GPU for 2 workers: they share it", ["--gpu_memory=grow"]),
+  (["--gpu_memory=0.4"], ("0", "0"), "1 GPU for 2 workers: they share it", ["--gpu_memory=0.4"]),
+  (["--gpu_memory=all"], ("0", "0"), "1 GPU for 2 workers: they share it", ["--gpu_memory=all"]),
+  ([], ("-1", "-1"), None, [])])
+def test_the_memory_of_gpus_that_workers_share(start, given, gpus, note, memory):
+  tasks = made(start, *given, gpus=gpus, note=note)
+  assert tasks["worker 0"][0] == tasks["worker 1"][0] == [LINE, "--steps=4"] + memory
+  assert tasks["ps 0"][0] == given
+
+
+def test_the_launcher_says_that_workers_share_a_gpu(start):
+  """The launch then ends at a flag that no task takes."""
+  shared = "tf1ps-local: 1 GPU for 2 workers: they share it"
+  for given, line in (([], shared + ", and each takes memory as it needs it"),
+                      (["--gpu_memory=0.4"], shared)):
+    code, lines = commands.run(start, "tf1ps-local", LINE, "--steps=1", "--num_workers=2",
+                               "--log_dir=%s" % os.devnull, *given, CUDA_VISIBLE_DEVICES="0")
+    assert code == 1 and line in lines, lines
 
 
 @pytest.mark.slow

@@ -177,7 +177,7 @@ def test_the_config_of_server_and_sessions(start):
   assert json.loads(lines[-1]) == [3, 2, 0.25, False, True]
   lines = commands.call(start, commands.show_config, ["--threads=4"])
   assert json.loads(lines[-1])[:2] == [4, 4]
-  for memory, growth in ("grow", True), ("all", False), ("none", False):
+  for memory, growth in ("grow", True), ("all", False), ("none", None), ("auto", None):
     lines = commands.call(start, commands.show_config, ["--gpu_memory=" + memory])
     assert json.loads(lines[-1]) == [0, 0, 0.0, growth, True]
-  assert json.loads(commands.call(start, commands.show_config, [])[-1]) == [0, 0, 0.0, False, True]
+  assert json.loads(commands.call(start, commands.show_config, [])[-1]) == [0, 0, 0.0, None, True]

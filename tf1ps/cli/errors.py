@@ -141,12 +141,21 @@ def line(error: BaseException, program=None) -> str:
   text = "%s: %s" % (type(error).__name__, error_line(error))
   text += near_file(error)
   hints = [hint for pattern, hint in _HINTS if re.search(pattern, text)]
+  hints += filter(None, [gpu_hint(error)])
   if hints:
     from tf1ps.replication import ReplicaLostError  # late: a command line answers before TensorFlow
 
     # Its text has the error of another task, with the advice for that behind it.
     hints = [] if isinstance(error, ReplicaLostError) else hints
   return place + ". ".join([text.rstrip(".") if hints else text, *hints])
+
+
+def gpu_hint(error: BaseException) -> str:
+  """Returns a sentence about an error of a GPU, with the remedy; "" for other errors."""
+  from tf1ps.cluster import explain_gpu_error  # late: most programs end without an error
+
+  text = explain_gpu_error(error)
+  return text[:1].upper() + text[1:]
 
 
 def near_file(error: BaseException) -> str:

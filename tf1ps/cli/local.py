@@ -16,8 +16,9 @@ from absl import flags
 
 from tf1ps.cli import app, dry_run_report, results, running_jobs
 from tf1ps.cli import links as links_lib
+from tf1ps.cluster import NO_GPU
 from tf1ps.compat import SCREEN_VARIABLE
-from tf1ps.training import of_program, parse_restart
+from tf1ps.training import AUTO, GPU_ALL, GPU_GROW, of_program, parse_restart
 
 FLAGS = flags.FLAGS
 _SUMMARY = "trains a program on a cluster of processes on this machine."
@@ -46,8 +47,8 @@ def run(argv, result_path: Optional[str] = None) -> int:
 
 def _run(argv, result_path) -> int:
   from tf1ps.cli import worker
-  from tf1ps.cluster import outside_address
-  from tf1ps.launch import divide_gpus, run_tasks, visible_gpus
+  from tf1ps.cluster import divide_gpus, outside_address, visible_gpus
+  from tf1ps.launch import run_tasks
   from tf1ps.state import check_container_name
 
   ps_count = num_ps()
@@ -74,9 +75,10 @@ def _run(argv, result_path) -> int:
   if FLAGS.container is not None:
     check_container_name(FLAGS.container)
   log_dir = FLAGS.log_dir or _new_log_dir()
-  shares, line = divide_gpus(visible_gpus(), FLAGS.num_workers)
-  if line:
-    print("tf1ps-local: " + line)
+  gpus = divide_gpus(visible_gpus(), FLAGS.num_workers)
+  if gpus.note:
+    print("tf1ps-local: %s%s" % (gpus.note, ", and each takes memory as it needs it"
+                                 if FLAGS.gpu_memory == AUTO else ""))
   outside = outside_address()
   if outside and FLAGS.tls_dir is None:
     print("tf1ps-local: the servers listen on every interface, also %s, like all TensorFlow "
@@ -87,7 +89,7 @@ def _run(argv, result_path) -> int:
     def make(addresses):
       job.write(addresses)
       return make_tasks(
-        addresses, with_defaults(argv), shares, FLAGS.evaluator, metrics, result_path)
+        addresses, with_defaults(argv), gpus, FLAGS.evaluator, metrics, result_path)
 
     outcome = run_tasks(
       make, ps_count, FLAGS.num_workers, FLAGS.evaluator, log_dir,
@@ -151,13 +153,13 @@ def with_defaults(argv) -> list:
     program_flags.read(FLAGS.program), app.is_given)) + argv
 
 
-def make_tasks(addresses, argv, shares, evaluator: bool, metrics=None, result_path=None) -> list:
+def make_tasks(addresses, argv, gpus, evaluator: bool, metrics=None, result_path=None) -> list:
   """Makes the `LocalTask`s of a job.
 
   Args:
     addresses: {"ps": [...], "worker": [...]}.
     argv: the launcher's arguments, from which a task gets the flags of its program.
-    shares: the GPUs of each worker, as CUDA_VISIBLE_DEVICES has them.
+    gpus: the `cluster.Division` of the GPUs.
     evaluator: whether there is an evaluator.
     metrics: {task: the address of its metrics}, or None.
     result_path: the file of results.py, or None.
@@ -177,12 +179,14 @@ def make_tasks(addresses, argv, shares, evaluator: bool, metrics=None, result_pa
     env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "-1",
            launch.TITLE_VARIABLE: "tf1ps %s %s" % (task.name, program)}
     words, more = list(given[task.job]), ()
+    if task.job == "worker" and FLAGS.gpu_memory == AUTO and gpus.values[0] != NO_GPU:
+      words.append("--gpu_memory=" + (GPU_GROW if gpus.note else GPU_ALL))
     if task.job != "evaluator":
       words += launch.cluster_flags(tasks) + task.flags
       if FLAGS.tls_dir is not None:
         env[launch.TLS_VARIABLE] = FLAGS.tls_dir
     if task.job == "worker":
-      env["CUDA_VISIBLE_DEVICES"], more = shares[task.index], (result_path,)
+      env["CUDA_VISIBLE_DEVICES"], more = gpus.values[task.index], (result_path,)
     if metrics:
       words.append("--metrics_port=%s" % (metrics[task.name],))
     if launch.is_terminal():

@@ -258,7 +258,8 @@ def _end(error: Optional[BaseException], may_fix: bool) -> int:
   elif error is not None and not isinstance(error, SystemExit):
     _show(error)
     hint = (_PYTHON2_HINT if may_fix and runner.looks_like_python2(error)
-            else runner.numpy_hint(error) or errors.near_file(error).lstrip("; "))
+            else runner.numpy_hint(error) or errors.near_file(error).lstrip("; ")
+            or errors.gpu_hint(error))
     if hint:
       _print_line(hint)
   try:

@@ -20,11 +20,12 @@ from tf1ps.cluster import (
   resolve_cluster,
   resolve_environment,
   split_hosts,
+  take_share,
   wait_for_names,
 )
 from tf1ps.compat import EXIT_FAILED, held_back, rename_json_lines
 from tf1ps.state import check_container_name, container_of_job
-from tf1ps.training import parse_gpu_memory
+from tf1ps.training import AUTO, GPU_ALL, parse_gpu_memory
 
 FLAGS = flags.FLAGS
 ALL_REDUCE = "all_reduce"
@@ -109,6 +110,13 @@ def job_container(cluster):
   if FLAGS.container is not None:
     return check_container_name(FLAGS.container)
   return None if cluster.job_name == "ps" else container_of_job(cluster.job_workers)
+
+
+def take_gpus(cluster) -> None:
+  """Has a worker take its share of its host's GPUs, where nobody else has divided them."""
+  division = take_share(cluster)
+  if division is not None and division.note is None and FLAGS.gpu_memory == AUTO:
+    FLAGS.gpu_memory = GPU_ALL  # it has its GPUs for itself
 
 
 def make_config(is_worker: bool = False):

@@ -201,11 +201,12 @@ def _with_losses(trials, results):
 
 def _trial(argv, options, folder, candidate):
   """Makes the job of a candidate, at ports of its own."""
-  from tf1ps.launch import Trial, divide_gpus, find_free_addresses, visible_gpus
+  from tf1ps.cluster import divide_gpus, visible_gpus
+  from tf1ps.launch import Trial, find_free_addresses
 
   num_ps = local.num_ps()
   addresses = find_free_addresses(num_ps + FLAGS.num_workers)
-  shares, _ = divide_gpus(visible_gpus(), FLAGS.num_workers)
+  gpus = divide_gpus(visible_gpus(), FLAGS.num_workers)
   given = [*argv, *candidate.flags, *_LIMITS]
   own_steps = [int(flag.partition("=")[2]) for flag in candidate.flags
                if flag.startswith("--steps_per_execution=")]
@@ -214,7 +215,7 @@ def _trial(argv, options, folder, candidate):
   if FLAGS.gpu_memory == BY_NAME["gpu_memory"].default:
     given.append("--gpu_memory=grow")  # all jobs are in memory together
   tasks = local.make_tasks(
-    {"ps": addresses[:num_ps], "worker": addresses[num_ps:]}, given, shares, evaluator=False)
+    {"ps": addresses[:num_ps], "worker": addresses[num_ps:]}, given, gpus, evaluator=False)
   name = "".join(letter if letter.isalnum() else "_" for letter in candidate.name)
   logs, tasks_of_trial = [], []
   for task in tasks:

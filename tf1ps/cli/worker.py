@@ -52,6 +52,7 @@ def make_options(config=None):
 
 def _train(program, launched: bool, result_path: Optional[str], step_log: Optional[str]) -> int:
   cluster = tasks.task_cluster("worker", launched, check=make_options)
+  tasks.take_gpus(cluster)
   tasks.serve_metrics("%s %d" % (cluster.job_name, cluster.task_index), cluster.job_name,
                       "chief" if cluster.is_chief else "worker", cluster.task_index)
   app.prepare_tensorflow()

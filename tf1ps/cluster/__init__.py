@@ -15,6 +15,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "connections": ["count_connections"],
   "description": ["EVALUATOR", "Cluster", "ClusterError", "Task", "nearest_name",
                   "parse_address"],
+  "gpu_errors": ["explain_gpu_error"],
+  "gpus": ["NO_GPU", "Division", "divide_gpus", "take_share", "visible_gpus"],
   "held_task": ["TaskHeldError", "this_process"],
   "lifecycle_hook": ["LifecycleHook", "RecoverableSession"],
   "network": [

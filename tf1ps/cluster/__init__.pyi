@@ -9,6 +9,12 @@ from tf1ps.cluster.description import EVALUATOR as EVALUATOR
 from tf1ps.cluster.description import Task as Task
 from tf1ps.cluster.description import nearest_name as nearest_name
 from tf1ps.cluster.description import parse_address as parse_address
+from tf1ps.cluster.gpu_errors import explain_gpu_error as explain_gpu_error
+from tf1ps.cluster.gpus import Division as Division
+from tf1ps.cluster.gpus import NO_GPU as NO_GPU
+from tf1ps.cluster.gpus import divide_gpus as divide_gpus
+from tf1ps.cluster.gpus import take_share as take_share
+from tf1ps.cluster.gpus import visible_gpus as visible_gpus
 from tf1ps.cluster.held_task import TaskHeldError as TaskHeldError
 from tf1ps.cluster.held_task import this_process as this_process
 from tf1ps.cluster.lifecycle_hook import LifecycleHook as LifecycleHook

@@ -159,6 +159,12 @@ class Cluster:
     trainers = self.tasks(self._chief_job())[:1] + self._workers()
     return trainers or self.tasks(self._other_job())
 
+  def tasks_on_this_host(self) -> List[Task]:
+    """Returns the tasks whose addresses have the host of this task, which is one of them."""
+    mine = _machine_of(self.task)
+    return [task for task in self.tasks()
+            if task.name == self.task.name or mine and _machine_of(task) == mine]
+
   @property
   def num_replicas(self) -> int:
     """The number of tasks that train."""
@@ -237,6 +243,11 @@ def _addresses(tasks):
   if [task.index for task in tasks] == list(range(len(tasks))):
     return ", ".join(task.address for task in tasks)
   return ", ".join(f"{task.index} is {task.address}" for task in tasks)
+
+
+def _machine_of(task: Task) -> str:
+  """The machine of a task; "" for an evaluator without an address."""
+  return parse_address(task.address, task.name, allow_zero=True).machine if task.address else ""
 
 
 def parse_address(text: str, source: str, allow_zero: bool = False) -> Address:

@@ -30,6 +30,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequenc
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster.description import Cluster, ClusterError, Task
+from tf1ps.cluster.gpus import warn_of_unseen_gpus, with_gpus
 from tf1ps.cluster.held_task import is_proven
 from tf1ps.cluster.network import bypass_proxy
 from tf1ps.cluster.parsing import from_cluster_spec
@@ -222,7 +223,8 @@ class Server(tf.train.Server, metaclass=DropIn):
       protocol: "grpc".
       config: a `tf.ConfigProto`. Where another task of the cluster has the same host, the idle
         threads of the server do not spin; under a CPU quota it has threads for the granted cores
-        (threads.py).
+        (threads.py). Where it says nothing of GPUs, a ps sees none, and workers of one host take
+        GPU memory as they need it (gpus.py).
       start: whether to start it at once.
       container: the container of this job's state, the same in all its tasks; "" is the default.
         None, for a ps: the container of the job that uses it.
@@ -263,7 +265,7 @@ class Server(tf.train.Server, metaclass=DropIn):
         server_or_cluster_def = cluster.cluster_spec()
       super().__init__(
         server_or_cluster_def, cluster.job_name, cluster.task_index, protocol,
-        with_threads(without_placement_log(config), cluster), start)
+        with_gpus(with_threads(without_placement_log(config), cluster), cluster), start)
     except tf.errors.UnknownError as error:  # a server raises it for this reason alone
       raise PortTakenError(
         "Could not start gRPC server: %s cannot listen at %s: another process has that port" % (
@@ -271,6 +273,8 @@ class Server(tf.train.Server, metaclass=DropIn):
     finally:
       if is_default:
         os.environ.pop(_REPEATED_WARNINGS, None)
+    if cluster.job_name != "ps":
+      warn_of_unseen_gpus()
     cluster = _with_real_port(cluster, self.target)
     self.record = ServerRecord(
       self.target, cluster, container, config, persistent, start_timeout, heartbeat_timeout,

@@ -17,7 +17,7 @@ import logging
 import os
 from typing import Iterator, List, Optional, Tuple
 
-from tf1ps.cluster.description import Cluster, Task, parse_address
+from tf1ps.cluster.description import Cluster
 
 _log = logging.getLogger("tf1ps")
 _CGROUP = "/sys/fs/cgroup"
@@ -35,7 +35,7 @@ def with_threads(config, cluster: Cluster):
   """
   import tensorflow.compat.v1 as tf  # late, as in session_config.py
 
-  cores, is_shared = granted_cores(), shares_host(cluster)
+  cores, is_shared = granted_cores(), len(cluster.tasks_on_this_host()) > 1
   if cores is None and not is_shared:
     return config
   made = tf.ConfigProto()
@@ -52,12 +52,6 @@ def with_threads(config, cluster: Cluster):
               "by side, and %d work inside each", cores, made.inter_op_parallelism_threads,
               made.intra_op_parallelism_threads)
   return made
-
-
-def shares_host(cluster: Cluster) -> bool:
-  """Whether another task of the cluster has the host of this task, by their addresses."""
-  others = [task for task in cluster.tasks() if task.name != cluster.task.name]
-  return _machine_of(cluster.task) in filter(None, map(_machine_of, others))
 
 
 def granted_cores() -> Optional[int]:
@@ -105,8 +99,3 @@ def _read(path: str) -> str:
       return file.read().strip()
   except OSError:
     return ""
-
-
-def _machine_of(task: Task) -> str:
-  """The machine of a task; "" for an evaluator without an address."""
-  return parse_address(task.address, task.name, allow_zero=True).machine if task.address else ""

@@ -8,7 +8,6 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "fork_server": ["ForkServer", "ForkServerLost", "LocalTask", "PreloadError"],
   "hosts_file": ["HostsError", "read_hosts"],
-  "gpus": ["divide_gpus", "visible_gpus"],
   "job": ["JobOutcome", "Task", "cluster_flags", "describe_tasks"],
   "local": ["run_tasks"],
   "in_process": ["LocalCluster", "TaskFailedError", "local_cluster"],

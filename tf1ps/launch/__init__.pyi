@@ -3,8 +3,6 @@ from tf1ps.launch.fork_server import ForkServer as ForkServer
 from tf1ps.launch.fork_server import ForkServerLost as ForkServerLost
 from tf1ps.launch.fork_server import LocalTask as LocalTask
 from tf1ps.launch.fork_server import PreloadError as PreloadError
-from tf1ps.launch.gpus import divide_gpus as divide_gpus
-from tf1ps.launch.gpus import visible_gpus as visible_gpus
 from tf1ps.launch.hosts_file import HostsError as HostsError
 from tf1ps.launch.hosts_file import read_hosts as read_hosts
 from tf1ps.launch.in_process import LocalCluster as LocalCluster

@@ -19,7 +19,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "optimizer_table": ["OPTIMIZERS", "OPTIMIZER_TABLE"],
   "optimizers": ["make_optimizer"],
   "options": [
-    "ALL_REDUCE", "AUTO", "BETWEEN_GRAPH", "BY_NAME", "GPU_NONE", "IN_GRAPH", "LOG_JSON",
+    "ALL_REDUCE", "AUTO", "BETWEEN_GRAPH", "BY_NAME", "GPU_ALL", "GPU_GROW",
+    "GPU_NONE", "IN_GRAPH", "LOG_JSON",
     "OLD_FLAGS", "Option", "Options", "PROGRAMS", "StalenessPolicy", "TABLE", "check_options",
     "first_batch_size", "of_program", "parse_bad_record_policy", "parse_gpu_memory",
     "parse_restart", "parse_staleness_policy", "shard_of"],

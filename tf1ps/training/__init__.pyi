@@ -14,6 +14,8 @@ from tf1ps.training.options import ALL_REDUCE as ALL_REDUCE
 from tf1ps.training.options import AUTO as AUTO
 from tf1ps.training.options import BETWEEN_GRAPH as BETWEEN_GRAPH
 from tf1ps.training.options import BY_NAME as BY_NAME
+from tf1ps.training.options import GPU_ALL as GPU_ALL
+from tf1ps.training.options import GPU_GROW as GPU_GROW
 from tf1ps.training.options import GPU_NONE as GPU_NONE
 from tf1ps.training.options import IN_GRAPH as IN_GRAPH
 from tf1ps.training.options import LOG_JSON as LOG_JSON

@@ -251,14 +251,16 @@ def parse_gpu_memory(text: str) -> Dict[str, object]:
   """Parses --gpu_memory to arguments of `make_session_config`; raises ValueError."""
   if text == GPU_GROW:
     return {"gpu_growth": True}
-  if text in (GPU_NONE, GPU_ALL):
+  if text == GPU_ALL:
+    return {"gpu_growth": False}
+  if text in (GPU_NONE, AUTO):
     return {}
   try:
     fraction = float(text)
   except ValueError:
     fraction = 0.0
   if not 0.0 < fraction <= 1.0:
-    raise ValueError("must be none, grow, all, or a number above 0 and at most 1")
+    raise ValueError("must be auto, none, grow, all, or a number above 0 and at most 1")
   return {"gpu_memory_fraction": fraction}
 
 
@@ -587,10 +589,12 @@ TABLE: Tuple[Option, ...] = (
          "leave. N: N for operations side by side and N inside of one operation; N:M: N and M.",
          "Threads and GPUs", _OF_JOB, parse_threads, AUTO, placeholder="auto|N[:M]"),
   Option("gpu_memory", "The memory that a task takes of each GPU: all of it, as much as it needs "
-         "(grow), or a part between 0 and 1. With none the task sees no GPU. tf1ps-local gives "
-         "its GPUs to the workers alone.", "Threads and GPUs", _OF_JOB,
-         default=GPU_ALL, defaults={"ps": GPU_NONE, "evaluator": GPU_NONE},
-         placeholder="none|grow|all|X", check=_problem_of_parsing(parse_gpu_memory), first=True),
+         "(grow), or a part between 0 and 1. auto: all of it, and as much as they need where "
+         "workers share a GPU. With none the task sees no GPU. The workers of a host divide its "
+         "GPUs.", "Threads and GPUs", _OF_JOB,
+         default=AUTO, defaults={"ps": GPU_NONE, "evaluator": GPU_NONE},
+         placeholder="auto|none|grow|all|X", check=_problem_of_parsing(parse_gpu_memory),
+         first=True),
 
   Option("input", "A file of new data to predict, in place of the program's: .csv with the "
          "features' names in its first line, .jsonl, .npz or .tfrecord.", "Output", ("predict",),
