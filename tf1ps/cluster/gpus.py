@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import subprocess
 from typing import List, NamedTuple, Optional, Tuple
 
@@ -147,9 +148,13 @@ def _workers_here(cluster: Cluster):
 
 def ask_nvidia_smi(*arguments, environ=None) -> str:
   """Returns what nvidia-smi prints; "" where it is absent, fails, or does not end."""
+  environ = os.environ if environ is None else environ
+  program = shutil.which("nvidia-smi", path=environ.get("PATH", os.defpath))
+  if program is None:
+    return ""
   try:
     return subprocess.run(
-      ["nvidia-smi", *arguments], env=dict(os.environ if environ is None else environ),
+      [program, *arguments], env=dict(environ),
       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
       timeout=TIMING.nvidia_smi_limit, check=True).stdout.decode("utf-8", "replace")
   except (OSError, subprocess.SubprocessError):
