@@ -19,6 +19,9 @@ from tf1ps.graph.op_devices import LOCAL_CPU as LOCAL_CPU
 from tf1ps.graph.op_devices import OpDevices as OpDevices
 from tf1ps.graph.op_devices import VARIABLE_OPS as VARIABLE_OPS
 from tf1ps.graph.op_devices import cpu_of as cpu_of
+from tf1ps.graph.op_devices import on_place as on_place
+from tf1ps.graph.op_devices import place_of_device as place_of_device
+from tf1ps.graph.op_devices import place_of_op as place_of_op
 from tf1ps.graph.op_devices import task_of_device as task_of_device
 from tf1ps.graph.op_devices import task_of_op as task_of_op
 from tf1ps.graph.sizes import TooLargeError as TooLargeError

@@ -11,8 +11,9 @@ TensorFlow's placer completes a device in this order, and so does `OpDevices`:
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from typing import Dict
+from typing import Dict, Iterator
 
 import tensorflow.compat.v1 as tf
 
@@ -27,6 +28,20 @@ def task_of_device(device: str) -> str:
   return "" if spec.job is None else "/job:%s/task:%d" % (spec.job, spec.task or 0)
 
 
+@functools.lru_cache(maxsize=1024)
+def place_of_device(device: str) -> str:
+  """Returns the task of a device, and its type and index where the device names them.
+
+  Such as "/job:worker/task:1/device:GPU:0", or "/job:worker/task:1", where TensorFlow takes a GPU
+  if the operation can run there.
+  """
+  spec = tf.DeviceSpec.from_string(device or "")
+  if not spec.device_type:
+    return task_of_device(device)
+  index = "" if spec.device_index is None else ":%d" % spec.device_index
+  return "%s/device:%s%s" % (task_of_device(device), spec.device_type, index)
+
+
 def cpu_of(task: str) -> str:
   """Returns the device of a task's CPU."""
   return task + "/device:CPU:0"
@@ -34,10 +49,29 @@ def cpu_of(task: str) -> str:
 
 def task_of_op(op: tf.Operation) -> str:
   """Returns the task that an operation names by its variable or its device; "" if it names none."""
+  return task_of_device(_device_of(op))
+
+
+def place_of_op(op: tf.Operation) -> str:
+  """Returns the place, as `place_of_device`, that an operation names by its variable or device."""
+  return place_of_device(_device_of(op))
+
+
+def _device_of(op):
   for tensor in op.inputs:
     if tensor.op.type in VARIABLE_OPS:
-      return task_of_device(tensor.op.device)
-  return task_of_device(op.device)
+      return tensor.op.device
+  return op.device
+
+
+@contextlib.contextmanager
+def on_place(place: str) -> Iterator[None]:
+  """Has operations run at a place, whatever the device scopes around say; "": where they say."""
+  if not place:
+    yield
+    return
+  with tf.device(None), tf.device(place):
+    yield
 
 
 class OpDevices:

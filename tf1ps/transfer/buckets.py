@@ -5,7 +5,7 @@ gradient of a single variable, dense or sparse. In this order:
 
 1. `make_buckets` divides the gradients (flat_buffers.py has the rules).
 2. `Bucket.send` concatenates its gradients on the worker, narrows them (wire.py), sends them, and
-   widens them on the ps.
+   widens them on the ps. Where the gradients are on a GPU, so is the buffer, and crosses once.
 3. `Bucket.unpack` splits the buffer there, beside the variables.
 
 `pack_gradients` does all of it for a loop that updates at once. Synchronous updates keep the
@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Tuple, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.graph import cpu_of, task_of_device, task_of_op
+from tf1ps.graph import on_place, place_of_device, place_of_op, task_of_device, task_of_op
 from tf1ps.transfer import flat_buffers, wire
 from tf1ps.transfer.wire_options import DEFAULT_PACK_BYTES
 
@@ -79,7 +79,8 @@ class Bucket:
       return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
     if len(self._gradients) == 1:
       return self._send(gradient)
-    with _on(task_of_op(gradient.op)):
+    places = {place_of_op(each.op) for each in self._gradients}
+    with on_place(places.pop() if len(places) == 1 else task_of_op(gradient.op)):
       gradient = flat_buffers.concat(self._gradients, self._shapes, self._is_flat)
     return self._send(gradient)
 
@@ -87,7 +88,7 @@ class Bucket:
     """Splits the arrived tensor, or a tensor like it such as a mean of several, by variable."""
     if len(self.variables) == 1:
       return [(arrived, self.variables[0])]
-    with _on(task_of_device(self.device)):
+    with on_place(place_of_device(self.device)):
       return list(zip(flat_buffers.split(arrived, self._shapes, self._is_flat), self.variables))
 
   def _send(self, tensor):
@@ -96,13 +97,13 @@ class Bucket:
       return tensor
     is_sparse = isinstance(self._gradients[0], tf.IndexedSlices)
     sizes = () if is_sparse else [shape.num_elements() for shape in self._shapes]
-    with _on(source):
+    with on_place(place_of_op(tensor.op)):
       sent = wire.narrow(
         tensor, self._wire_dtype,
         ["the gradient of " + variable.op.name for variable in self.variables], sizes)
     if sent[0] is tensor and len(self._gradients) == 1:
       return tensor
-    with _on(target):
+    with on_place(place_of_device(self.device)):
       return wire.widen([tf.identity(part) for part in sent], tensor.dtype, self._wire_dtype,
                         tensor.shape, sizes)
 
@@ -127,8 +128,8 @@ def make_buckets(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_BY
   by_route: Dict[tuple, List[Any]] = {}
   for index, (gradient, variable) in enumerate(pairs):
     if _may_be_packed(gradient, variable, from_anywhere):
-      source = "" if from_anywhere else task_of_op(gradient.op)
-      route = source, task_of_device(variable.device), gradient.dtype.name
+      source = "" if from_anywhere else place_of_op(gradient.op)
+      route = source, place_of_device(variable.device), gradient.dtype.name
       by_route.setdefault(route, []).append(index)
   buckets = []
   for members in by_route.values():
@@ -165,8 +166,3 @@ def _may_be_packed(gradient, variable, from_anywhere) -> bool:
   target = task_of_device(variable.device)
   return bool(target) and gradient.dtype.is_floating and (
     from_anywhere or task_of_op(gradient.op) not in ("", target))
-
-
-def _on(task):
-  """On the CPU of a task; if the task is "", on the current device."""
-  return tf.device(cpu_of(task) if task else "")

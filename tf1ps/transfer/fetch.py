@@ -6,7 +6,8 @@ A model that was built under a device setter reads each variable separately, by 
 1. It finds the reads whose values travel: a read of the variable on its ps, and operations on
    another task that take the value.
 2. For each ps, receiving task and dtype, the values are concatenated on the ps (flat_buffers.py),
-   narrowed (wire.py), sent, widened and split.
+   narrowed (wire.py), sent, widened and split. This happens beside the variables, and beside the
+   operations that take the values: on a GPU a buffer crosses once.
 3. The operations that took the value of a read take its part of the arrived buffer. Small results
    that the ps computed of the values are computed on the worker (local_copies.py).
 
@@ -32,6 +33,9 @@ from tf1ps.graph import (
   VARIABLE_OPS,
   cpu_of,
   needed_ops,
+  on_place,
+  place_of_device,
+  place_of_op,
   source_op,
   stand_in,
   task_of_device,
@@ -59,6 +63,7 @@ class Arrival(NamedTuple):
 
   source: str  # the task that has the variables
   target: str  # the task that takes their values
+  places: Tuple[str, ...]  # on the target, of the operations that take them
   tensors: Tuple[tf.Tensor, ...]  # on the target: the buffer, and what `wire.widen` needs beside it
   reads: Tuple[Read, ...]  # the reads whose values are in the buffer
   is_flat: bool  # whether each value was flattened before the concatenation
@@ -76,8 +81,9 @@ def fetch_variables(
     wire_dtype: the type that float32 values are sent as, one of `WIRE_DTYPES`. int8 is for
       gradients: with it values are sent as float32.
     worker: the task of operations without a device; "": such operations are left alone.
-    hold: called with the tensors that arrive on a task; returns the tensors that replace them. With
-      it, variables that travel alone and unchanged pass through it too.
+    hold: called with the tensors that arrive at a place, such as a task or its GPU; returns the
+      tensors that replace them. With it, variables that travel alone and unchanged pass through it
+      too.
     uses: returns the uses of an operation's result, a bit for each, or 0 for an operation that
       keeps its own read. Variables travel together only if their values have the same uses.
 
@@ -87,7 +93,7 @@ def fetch_variables(
   flat_buffers.check_pack_bytes(pack_bytes)
   wire.check_wire_dtype(wire_dtype)
   arrivals = []
-  for (source, target, dtype, may_narrow, _), reads in sorted(
+  for (source, places, dtype, may_narrow, _), reads in sorted(
       _reads_by_route(worker, uses).items(), key=lambda item: str(item[0][:4])):
     own_wire = wire.value_wire_dtype(wire_dtype) if may_narrow else "float32"
     groups = _groups_of(reads, pack_bytes)
@@ -95,15 +101,12 @@ def fetch_variables(
     groups += [
       flat_buffers.Group((index,), False) for index in range(len(reads)) if index not in packed
       and (hold or wire.is_narrowed(dtype, own_wire) or len(reads[index].aliases) > 1)]
-    for group in groups:
-      own = tuple(reads[index] for index in group.members)
-      tensors = _send(own, group.is_flat, source, target, own_wire)
-      arrivals.append(Arrival(source, target, tensors, own, group.is_flat, own_wire))
+    arrivals += [_send([reads[index] for index in group.members], group.is_flat, source, places,
+                       own_wire) for group in groups]
   used = {tensor.name: tensor for arrival in arrivals for tensor in arrival.tensors}
   if hold is not None:
-    for target in sorted({arrival.target for arrival in arrivals}):
-      held = [
-        tensor for arrival in arrivals if arrival.target == target for tensor in arrival.tensors]
+    for place in sorted({tensor.device for tensor in used.values()}):
+      held = [tensor for tensor in used.values() if tensor.device == place]
       used.update({before.name: now for before, now in zip(held, hold(held))})
   values: Dict[str, Dict[str, Optional[tf.Tensor]]] = {}
   for arrival in arrivals:
@@ -119,12 +122,15 @@ def fetch_variables(
 def send_together(source: str, target: str, moved: Sequence[Read],
                   pack_bytes: int) -> List[Arrival]:
   """Makes small values that go from a task to another travel together; returns the arrivals."""
+  by_place: Dict[str, List[Read]] = {}
+  for read in moved:
+    by_place.setdefault(_place_on(source, read.value.op), []).append(read)
   arrivals = []
-  for group in _groups_of(moved, pack_bytes):
-    own = tuple(moved[index] for index in group.members)
-    tensors = _send(own, group.is_flat, source, target, "float32")
-    arrivals.append(Arrival(source, target, tensors, own, group.is_flat, "float32"))
-    _hand_out(arrivals[-1], tensors)
+  for place, reads in by_place.items():
+    for group in _groups_of(reads, pack_bytes):
+      arrivals.append(_send([reads[index] for index in group.members], group.is_flat, place,
+                            (target,), "float32"))
+      _hand_out(arrivals[-1], arrivals[-1].tensors)
   return arrivals
 
 
@@ -133,37 +139,49 @@ def _groups_of(reads: Sequence[Read], pack_bytes: int) -> List[flat_buffers.Grou
     [read.value.shape.as_list() for read in reads], reads[0].value.dtype.size, pack_bytes)
 
 
-def _send(reads: Sequence[Read], is_flat: bool, source: str, target: str,
-          wire_dtype: str) -> Tuple[tf.Tensor, ...]:
-  """Concatenates values on their ps and sends them to the target; returns the arrived tensors."""
+def _send(reads: Sequence[Read], is_flat: bool, source: str, places: Tuple[str, ...],
+          wire_dtype: str) -> Arrival:
+  """Concatenates values at their place and sends them to the places on the target."""
   values, shapes = [read.value for read in reads], [read.value.shape for read in reads]
+  target = task_of_device(places[0])
   with tf.control_dependencies(None), tf.name_scope("fetch"):
-    with _on(source):
+    with on_place(source):
       packed = flat_buffers.concat(values, shapes, is_flat) if len(values) > 1 else values[0]
       sent = wire.narrow(packed, wire_dtype, [read.name for read in reads],
                          [shape.num_elements() for shape in shapes])
-    with _on(target):
-      return tuple(tf.identity(tensor, name="arrived") for tensor in sent)
+    with on_place(places[0] if len(places) == 1 else cpu_of(target)):
+      arrived = tuple(tf.identity(tensor, name="arrived") for tensor in sent)
+  return Arrival(task_of_device(source), target, places, arrived, tuple(reads), is_flat, wire_dtype)
 
 
 def _hand_out(arrival: Arrival, tensors: Sequence[tf.Tensor]) -> Dict[str, tf.Tensor]:
   """Gives the parts of the arrived buffer to the consumers; returns the parts by read."""
-  reads = arrival.reads
-  with tf.control_dependencies(None), tf.name_scope("fetch"), _on(arrival.target):
-    values = [wire.widen(tensors, reads[0].value.dtype, arrival.wire_dtype)]
-    if len(reads) > 1:
-      values = flat_buffers.split(values[0], [read.value.shape for read in reads], arrival.is_flat)
-  parts = {}
-  for read, value in zip(reads, values):
-    value.set_shape(read.value.shape)
-    for alias in read.aliases:
-      stand_in(alias, value, read.consumers)
-      parts[alias.name] = value
+  parts: Dict[str, tf.Tensor] = {}
+  for place in arrival.places:
+    for read, value in zip(arrival.reads, _split(arrival, tensors, place)):
+      consumers = [op for op in read.consumers if _place_on(arrival.target, op) == place
+                   or len(arrival.places) == 1]
+      for alias in read.aliases:
+        stand_in(alias, value, consumers)
+        parts.setdefault(alias.name, value)
   return parts
 
 
+def _split(arrival: Arrival, tensors: Sequence[tf.Tensor], place: str) -> List[tf.Tensor]:
+  """Widens and splits the arrived buffer at a place; returns the values of the reads."""
+  reads = arrival.reads
+  with tf.control_dependencies(None), tf.name_scope("fetch"), on_place(place):
+    values = [wire.widen(tensors, reads[0].value.dtype, arrival.wire_dtype)]
+    if len(reads) > 1:
+      values = flat_buffers.split(values[0], [read.value.shape for read in reads], arrival.is_flat)
+  for read, value in zip(reads, values):
+    value.set_shape(read.value.shape)
+  return values
+
+
 def _reads_by_route(worker: str, uses) -> dict:
-  """Finds the reads by (ps, receiving task, dtype, whether they may be narrowed, uses)."""
+  """Finds the reads by (place, places that take them, dtype, whether they may be narrowed, uses).
+  """
   initializing = initializing_ops()
   homes = {task_of_device(variable.device) for variable in tf.global_variables()} - {worker}
   narrow = {variable.op.name for variable in tf.trainable_variables() if not _is_assigned(variable)}
@@ -189,9 +207,17 @@ def _reads_by_route(worker: str, uses) -> dict:
       use = 0
       for consumer in consumers if uses is not None else ():
         use |= uses(consumer)
-      by_route.setdefault((source, target, used[0].dtype, op.name in narrow, use), []).append(
+      places = tuple(sorted({_place_on(target, consumer) for consumer in consumers}))
+      route = place_of_device(op.device), places, used[0].dtype, op.name in narrow, use
+      by_route.setdefault(route, []).append(
         Read(op.name, _value_on(source, op, used[0]), used, consumers))
   return by_route
+
+
+def _place_on(task: str, op) -> str:
+  """The place on a task that takes or has the values of an operation: its type may be open."""
+  place = place_of_op(op)
+  return place if task_of_device(place) == task else task + place[len(task_of_device(place)):]
 
 
 def _task_of(op) -> str:
@@ -209,7 +235,7 @@ def _value_on(source, variable, read: tf.Tensor) -> tf.Tensor:
   """A read on the variable's task; that of a ref variable with a caching device is elsewhere."""
   if read.op.type != "Identity" or task_of_device(read.op.device) == source:
     return read
-  with tf.control_dependencies(None), _on(source):
+  with tf.control_dependencies(None), on_place(place_of_device(variable.device)):
     return tf.identity(variable.outputs[0], name="fetch/read")
 
 
@@ -231,7 +257,3 @@ def _is_free_read(op) -> bool:
   """Whether an operation is a read of a known float shape that waits for nothing."""
   return (op.type in _READS and not op.control_inputs and op.outputs[0].dtype.is_floating
           and op.outputs[0].shape.is_fully_defined())
-
-
-def _on(task):
-  return tf.device(cpu_of(task))

@@ -16,7 +16,7 @@ from typing import Container, Dict, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.graph import Subgraph, cpu_of, is_control_flow, needed_ops, stand_in, task_of_op
+from tf1ps.graph import Subgraph, is_control_flow, needed_ops, stand_in, task_of_op
 
 _SMALL = 64  # elements
 
@@ -95,7 +95,7 @@ def _can_move(op, values, known) -> bool:
 def _copy_to(task, ops, inputs, waits=None, with_control_inputs=True):
   name = "of" + task.replace("/job:", "_").replace("/task:", "_")
   return Subgraph.of_ops(ops, with_control_inputs).copy(
-    name, inputs=inputs, waits=waits, device=cpu_of(task))
+    name, inputs=inputs, waits=waits, device=task)
 
 
 def _is_small(tensor: tf.Tensor) -> bool:
