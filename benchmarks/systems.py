@@ -74,7 +74,8 @@ class Run(NamedTuple):
 def environment(python: str = sys.executable) -> Dict[str, str]:
   """The environment of all processes of a benchmark: the same for all systems."""
   made = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", TF_ENABLE_ONEDNN_OPTS="0",
-              CUDA_VISIBLE_DEVICES="-1", PYTHONPATH=ROOT)
+              CUDA_VISIBLE_DEVICES="-1", PYTHONPATH=ROOT,
+              PYTHONUNBUFFERED="1")  # so that an error is the last line of an output
   for name in ("TF2_BEHAVIOR", "TF_CONFIG", "http_proxy", "https_proxy", "HTTP_PROXY",
                "HTTPS_PROXY"):
     made.pop(name, None)

@@ -19,7 +19,8 @@ from tf1ps.compat import LINK_PROXY
 def _enter(folder):
   logger = logging.getLogger("tf1ps")
   logger.addHandler(logging.StreamHandler(sys.stdout))
-  links.enter(folder)
+  if not links.is_inside():  # else it was entered before the task had threads
+    links.enter(folder)
 
 
 def echo(folder, address, hidden=0, relayed=0):

@@ -33,7 +33,7 @@ if __name__ == "__main__":
 # Stands for a launcher that waits; a deaf one does not end by SIGTERM.
 LAUNCHER = """
 import os, signal
-if %r: signal.signal(signal.SIGTERM, lambda *unused: print("deaf", flush=True))
+if %r: signal.signal(signal.SIGTERM, lambda *unused: os.write(1, b"deaf\\n"))
 print("process", os.getpid(), flush=True)
 while True: signal.pause()
 """
@@ -149,7 +149,7 @@ def test_output_that_fails_is_dropped_and_the_job_goes_on(caplog):
 
 
 def test_output_goes_to_stdout_by_default(capsys):
-  code = "import sys; print('Grüße'); sys.exit('and errors')"
+  code = "import sys; print('Grüße', flush=True); sys.exit('and errors')"
   from_python._run([sys.executable, "-c", code], None)
   assert capsys.readouterr().out == "Grüße\nand errors\n"
 

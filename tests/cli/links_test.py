@@ -9,6 +9,7 @@ import pytest
 from tests.cli import commands
 from tf1ps.cli import links
 from tf1ps.cluster import Cluster
+from tf1ps.launch import TLS_VARIABLE
 from tf1ps.links import make_certificates
 
 pytestmark = pytest.mark.any_tensorflow
@@ -30,7 +31,9 @@ def test_a_folder_without_files(start, name, argv):
   ("tf1ps-local", [commands.LINE], "127.0.0.1")])
 def test_a_certificate_of_another_host(start, tmp_path, name, argv, host):
   folder, = make_certificates(str(tmp_path), [["10.0.0.9", "ps.job"]], 1)
-  code, lines = commands.run(start, name, "--tls_dir=" + folder, *argv)
+  # Only root may enter the links beside threads.
+  env = {} if name == "tf1ps-local" else {TLS_VARIABLE: folder}
+  code, lines = commands.run(start, name, "--tls_dir=" + folder, *argv, **env)
   assert code == 1
   assert lines[-1] == (
     "%s: %s/cert.pem does not name %s, the host of this task in the cluster: it names 10.0.0.9, "

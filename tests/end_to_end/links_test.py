@@ -12,6 +12,8 @@ import pytest
 
 from tests import harness, intruder_tasks, needs, program_tasks
 from tests.cli.commands import LINE
+from tf1ps.cli.links import find_folder
+from tf1ps.launch import TLS_VARIABLE
 from tf1ps.links import NamespaceError, check_namespaces, make_certificates
 from tools.chaos.network import Network, NetworkError
 
@@ -29,6 +31,18 @@ def tls_dir(tmp_path_factory):
     needs.skip("namespaces", error)
   return "--tls_dir=" + make_certificates(
     str(tmp_path_factory.mktemp("certs")), [["127.0.0.1"]], 1)[0]
+
+
+@pytest.fixture
+def start(start):
+  """Starts tasks inside of their links, as a launcher does: only root may enter beside threads."""
+  def start_one(name, function, *args, **env):
+    folder = find_folder(args[1]) if function is program_tasks.run_program and (
+      args[0] != "tf1ps-local") else ""
+    inside = {TLS_VARIABLE: folder} if folder else {}
+    return start(name, function, *args, **dict(inside, **env))
+
+  return start_one
 
 
 def sidecar_of(pid):

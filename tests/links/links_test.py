@@ -14,6 +14,7 @@ import threading
 import pytest
 
 from tests import harness, links_tasks, needs
+from tf1ps.launch import TLS_VARIABLE
 from tf1ps.links import (
   Identity,
   NamespaceError,
@@ -37,6 +38,16 @@ def folders(tmp_path_factory):
   ours, elsewhere = make_certificates(folder, [["127.0.0.1"], ["10.0.0.1"]], 1)
   stranger, = make_certificates(os.path.join(folder, "of another job"), [["127.0.0.1"]], 1)
   return ours, elsewhere, stranger
+
+
+@pytest.fixture
+def start(start):
+  """Starts tasks inside of their links, as a launcher does: only root may enter beside threads."""
+  def start_one(name, function, first, *args, **env):
+    inside = {TLS_VARIABLE: first} if os.path.isdir(first) else {}
+    return start(name, function, first, *args, **dict(inside, **env))
+
+  return start_one
 
 
 def shake(address, context):
