@@ -34,6 +34,12 @@ ANY_TENSORFLOW = frozenset(
   + ["benchmarks/%s_test.py" % name for name in (
     "charts", "input_csv", "interleaving", "jobs", "legacy_programs", "links", "main",
     "queue_timeout", "rows", "scaling_model", "staleness", "systems")])
+# Their tests, except for the slow ones, leave out TensorFlow's graph optimizer: they are about
+# sessions, hooks, files and options. See `graphs_as_they_are`.
+UNOPTIMIZED = frozenset([
+  "checkpoint", "coordinator", "monitoring", "pipeline", "program", "session", "state", "survival",
+  "training", "launch/in_process_test.py", "placement/partitioning_test.py",
+  "replication/clocks_test.py", "replication/sync_hook_test.py"])
 MARK = "TF1PS_TEST_SESSION"
 GRACE = 60  # seconds that a process may still take to end after the last test
 
@@ -99,15 +105,25 @@ def left_behind():
   return found
 
 
+def path_of(item):
+  """The path of a test's file below tests/."""
+  name = item.nodeid.partition("::")[0]
+  if name not in _paths:
+    _paths[name] = os.path.relpath(str(item.fspath), str(ROOT / "tests"))
+  return _paths[name]
+
+
+_paths = {}  # by the name in a test's id: pytest takes a while for a path
+
+
 def pytest_collection_modifyitems(items):
   """Marks the tests that show nothing of TensorFlow's version, and begins with those of v1."""
   for item in items:
-    path = os.path.relpath(str(item.fspath), str(ROOT / "tests"))
-    if path in ANY_TENSORFLOW:
+    if path_of(item) in ANY_TENSORFLOW:
       item.add_marker(pytest.mark.any_tensorflow)
   # One process of pytest-xdist begins with those of v1, and mostly no other takes them: only that
   # process imports tf.estimator.
-  items.sort(key=lambda item: os.path.dirname(str(item.fspath)) != str(ROOT / "tests" / "v1"))
+  items.sort(key=lambda item: os.path.dirname(path_of(item)) != "v1")
 
 
 def pytest_collectstart():
@@ -215,11 +231,11 @@ def set_timing(monkeypatch):
 
 
 @pytest.fixture
-def graphs_as_they_are(monkeypatch):
+def graphs_as_they_are():
   """Has the sessions of this process leave out TensorFlow's graph optimizer.
 
   It takes longer than the few runs of a test. That it leaves our graphs intact is shown by the
-  tests whose processes train: their sessions have it.
+  tests whose processes train, and by most slow ones: their sessions have it.
   """
   import tensorflow.compat.v1 as tf
 
@@ -232,7 +248,19 @@ def graphs_as_they_are(monkeypatch):
     own.graph_options.rewrite_options.disable_meta_optimizer = True
     create(self, target, graph, own)
 
-  monkeypatch.setattr(tf.Session, "__init__", create_without)
+  # The fixture `monkeypatch` would begin before others, and then end after them.
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(tf.Session, "__init__", create_without)
+    yield
+
+
+@pytest.fixture(autouse=True)
+def fast_graphs_as_they_are(request):
+  """Does so for the tests of UNOPTIMIZED that are not slow."""
+  path = path_of(request.node)
+  if ((path in UNOPTIMIZED or os.path.dirname(path) in UNOPTIMIZED)
+      and "tensorflow" in sys.modules and not request.node.get_closest_marker("slow")):
+    request.getfixturevalue("graphs_as_they_are")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ import subprocess
 import sys
 
 import pytest
-import setuptools
 
 from tests.cli import commands
 from tf1ps import version
@@ -43,6 +42,8 @@ def call(*argv, **env):
 
 
 def test_the_console_scripts_and_the_files_in_bin(monkeypatch):
+  import setuptools  # late: it takes longer than the tests of this file
+
   made = {}
   monkeypatch.setattr(setuptools, "setup", made.update)
   runpy.run_path(str(commands.ROOT / "setup.py"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import functools
 import math
 from typing import NamedTuple
 
@@ -70,11 +71,16 @@ class Model:
     self.start = State((Replica(),) * replicas)
 
   def with_one(self, state, i, **fields):
-    return state._replace(replicas=tuple(
-      one._replace(**fields) if j == i else one for j, one in enumerate(state.replicas)))
+    replicas = state.replicas
+    return state._replace(
+      replicas=(*replicas[:i], replicas[i]._replace(**fields), *replicas[i + 1:]))
 
   def with_all(self, state, change):
-    return state._replace(replicas=tuple(one._replace(**change(one)) for one in state.replicas))
+    changes = [change(one) for one in state.replicas]
+    if not any(changes):
+      return state
+    return state._replace(replicas=tuple(
+      one._replace(**fields) if fields else one for one, fields in zip(state.replicas, changes)))
 
   def awaited(self, state):
     """The number of gradients, or of replicas that count as arrived, that the round waits for."""
@@ -247,10 +253,13 @@ class Model:
 
 def shortened(state):
   """Leaves out the numbers of rounds, and the order of the replicas that are no chief."""
-  replicas = [one._replace(computes_for=int(one.computes_for == state.round), taken=0, stale=0,
-                           heard="") for one in state.replicas]
-  return State((replicas[0], *sorted(replicas[1:])), round=1, ended=state.ended,
-               updating=state.updating)
+  chief, *others = [_shortened(one, int(one.computes_for == state.round)) for one in state.replicas]
+  return State((chief, *sorted(others)), round=1, ended=state.ended, updating=state.updating)
+
+
+@functools.lru_cache(maxsize=None)
+def _shortened(replica, computes):
+  return replica._replace(computes_for=computes, taken=0, stale=0, heard="")
 
 
 class Checks:
@@ -305,7 +314,7 @@ class Checks:
     if of(state) != of(full):
       self.rounds[of(state)].add((step.action[0], of(full)))
     for before, after in zip(state.replicas, full.replicas):
-      if state_of(before) != state_of(after):
+      if before is not after and state_of(before) != state_of(after):
         is_update = full.updates and state_of(before) == "waiting"
         self.replicas[state_of(before)].add((
           "update" if is_update else step.action[0], state_of(after)))

@@ -6,6 +6,9 @@ batches of the shard's size, so that with a size of 4 the last batch has two.
 
 from __future__ import annotations
 
+import atexit
+import functools
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
@@ -36,17 +39,32 @@ def model_fn(features, labels, mode):
 
 def save(directory, step, w, b, keep=None, **more):
   """Saves a checkpoint with these values, of which `keep` stay; returns its path."""
+  values = dict(more, w=w, b=b, global_step=step)
   with tf.Graph().as_default():
-    tf.get_variable("w", [], initializer=tf.constant_initializer(w))
-    tf.get_variable("b", [], initializer=tf.constant_initializer(b))
-    for name, value in more.items():
-      tf.get_variable(name, initializer=tf.constant(value))
-    set_step = tf.train.get_or_create_global_step().assign(step)
-    with tf.Session() as session:
-      session.run(tf.global_variables_initializer())
-      session.run(set_step)
-      saver = tf.train.Saver(max_to_keep=keep)
-      saver.set_last_checkpoints_with_time(
-        [(path, 0.) for path in checkpoints.listed_checkpoints(str(directory))])
-      return saver.save(session, str(directory / "model.ckpt"), global_step=step,
-                        write_meta_graph=False)
+    kinds = tuple((name, tf.constant(more[name]).dtype, np.shape(more[name]))
+                  for name in sorted(more))
+  graph, session, initializers, saver_def = _saving(kinds)
+  session.run(list(initializers.values()), {
+    initializer.inputs[1]: values[name] for name, initializer in initializers.items()})
+  saver_def.max_to_keep = keep or 0
+  with graph.as_default():
+    saver = tf.train.Saver(saver_def=saver_def)
+    saver.set_last_checkpoints_with_time(
+      [(path, 0.) for path in checkpoints.listed_checkpoints(str(directory))])
+    return saver.save(session, str(directory / "model.ckpt"), global_step=step,
+                      write_meta_graph=False)
+
+
+@functools.lru_cache(maxsize=None)
+def _saving(more):
+  """A graph and a session to save from, made once; the initializers take the values."""
+  with tf.Graph().as_default() as graph:
+    variables = [tf.get_variable(name, shape, kind, tf.zeros_initializer())
+                 for name, kind, shape in (("w", tf.float32, ()), ("b", tf.float32, ()), *more)]
+    variables.append(tf.train.get_or_create_global_step())
+    saver_def = tf.train.Saver().as_saver_def()
+  return (graph, tf.Session(graph=graph),
+          {variable.op.name: variable.initializer for variable in variables}, saver_def)
+
+
+atexit.register(_saving.cache_clear)  # 1.15's destructor needs what the end of Python takes away

@@ -34,10 +34,11 @@ def network(jobs, use_resource, optimizer, units=300, layers=2):
     return OPTIMIZERS[optimizer]().minimize(loss, step), loss
 
 
-def train(jobs, runs, steps):
+def train(jobs, runs, steps, traces):
   """Trains each of [(use_resource, optimizer), ...] for `steps` steps; says what each has sent.
 
-  A line for each: {"graph": messages, "trace": messages, "kernel": bytes {"down", "up"}}.
+  A line for each: {"graph": messages, "trace": messages, "kernel": bytes {"down", "up"}}. Of so
+  many traced steps that with the most messages counts; of none there is no message.
   """
   server = tf.train.Server(tf.train.ClusterSpec(jobs), "worker", 0)
   for use_resource, optimizer in runs:
@@ -52,10 +53,10 @@ def train(jobs, runs, steps):
         for _ in range(steps):
           session.run(fetches, feed)
         after = _carried(jobs)
-        traced = max((_trace(session, fetches, feed) for _ in range(10)),
-                     key=lambda report: len(report.messages))
+        traced = max((_trace(session, fetches, feed) for _ in range(traces)),
+                     key=len, default=[])
       cluster_tasks.say(json.dumps({
-        "graph": traffic.report_traffic(fetches, batch=BATCH).messages, "trace": traced.messages,
+        "graph": traffic.report_traffic(fetches, batch=BATCH).messages, "trace": traced,
         "kernel": {way: (after[way] - before[way]) / steps for way in ("down", "up")}}))
   cluster_tasks.stay()
 
@@ -63,7 +64,7 @@ def train(jobs, runs, steps):
 def _trace(session, fetches, feed):
   metadata = tf.RunMetadata()
   session.run(fetches, feed, tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)
-  return step_trace.sent_messages(step_trace.read_trace(metadata))
+  return step_trace.sent_messages(step_trace.read_trace(metadata)).messages
 
 
 def _carried(jobs):

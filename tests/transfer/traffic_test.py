@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -16,9 +17,9 @@ RUNS = [(True, "sgd"), (False, "sgd"), (True, "adam"), (False, "adam"), (True, "
 STEPS = 50
 
 
-@pytest.fixture(scope="module")
-def measured(forks):
-  """{(use_resource, optimizer): what a worker with two ps says of its steps}."""
+@contextlib.contextmanager
+def measure(forks, traces):
+  """Yields {(use_resource, optimizer): what a worker with two ps says of its steps}."""
   try:
     kernel_counters.carried([1])
   except OSError as error:
@@ -28,7 +29,7 @@ def measured(forks):
   try:
     for task in tasks:
       task.wait_for("up")
-    tasks.append(forks.start("worker", traffic_tasks.train, jobs, RUNS, STEPS))
+    tasks.append(forks.start("worker", traffic_tasks.train, jobs, RUNS, STEPS, traces))
     said, results = 0, {}
     for run in RUNS:
       line = tasks[-1].wait_for("{", since=said)
@@ -40,14 +41,27 @@ def measured(forks):
       task.kill()
 
 
+@pytest.fixture(scope="module")
+def measured(forks):
+  with measure(forks, 0) as results:
+    yield results
+
+
+@pytest.fixture(scope="module")
+def traced(forks):
+  """The same with the messages of a traced step, which takes several times as long."""
+  with measure(forks, 10) as results:
+    yield results
+
+
 def report_of(messages):
   return traffic.StepTraffic([traffic.Message(*message) for message in messages], 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use_resource, optimizer", RUNS)
-def test_bytes_are_those_that_a_run_brings(measured, use_resource, optimizer):
-  result = measured[use_resource, optimizer]
+def test_bytes_are_those_that_a_run_brings(traced, use_resource, optimizer):
+  result = traced[use_resource, optimizer]
   graph, trace = report_of(result["graph"]), report_of(result["trace"])
   valued = [sorted((m.bytes, m.source, m.destination) for m in one.messages
                    if m.bytes and m.messages) for one in (graph, trace)]
@@ -59,8 +73,8 @@ def test_bytes_are_those_that_a_run_brings(measured, use_resource, optimizer):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use_resource, optimizer", RUNS)
-def test_signals_are_nearly_those_that_a_run_brings(measured, use_resource, optimizer):
-  result = measured[use_resource, optimizer]
+def test_signals_are_nearly_those_that_a_run_brings(traced, use_resource, optimizer):
+  result = traced[use_resource, optimizer]
   graph, trace = report_of(result["graph"]), report_of(result["trace"])
   # The optimizer of 1.15 makes a signal more for the constant shape of each bias, and joins others.
   slack = 3 if tf.version.VERSION.startswith("1.") else 0

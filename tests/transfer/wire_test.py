@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -118,13 +120,22 @@ def test_lookups_use_a_format_that_gradients_pass_through(scaled):
 def by_int8(values, sizes=(), shape=None):
   """Returns values after a round trip, and how many tensors it took; shape: what is known of it."""
   values = np.float32(values)
-  with tf.Graph().as_default(), tf.Session() as session:
-    tensor = tf.placeholder(tf.float32, values.shape if shape is None else shape)
+  shape = tf.TensorShape(values.shape if shape is None else shape)
+  session, tensor, back, count = _int8_graph(
+    None if shape.rank is None else tuple(shape.as_list()), tuple(sizes))
+  return session.run(back, {tensor: values}), count
+
+
+@functools.lru_cache(maxsize=None)
+def _int8_graph(shape, sizes):
+  """A session, where values go in and come out, and how many tensors are sent; made once."""
+  with tf.Graph().as_default():
+    tensor = tf.placeholder(tf.float32, shape)
     sent = wire.narrow(tensor, "int8", ["w"] * max(1, len(sizes)), sizes)
     assert sent[0].dtype == tf.int8
     back = wire.widen(sent, tf.float32, "int8", tensor.shape, sizes)
     assert str(back.shape) == str(tensor.shape)
-    return session.run(back, {tensor: values}), len(sent)
+    return tf.Session(), tensor, back, len(sent)
 
 
 @pytest.mark.parametrize("values_shape", [[], [1], [7], [3, 2], [2, 3, 4], [1000, 3], [0, 2]])
