@@ -177,7 +177,15 @@ def test_zeros_and_what_is_too_small_for_a_scale_are_zeros_by_int8():
 
 def test_the_largest_float_stays_finite_by_int8():
   largest = np.finfo(np.float32).max
-  found, _ = by_int8([largest, -largest, 1.0])
+  values = np.float32([largest, -largest, 1.0])
+  found, _ = by_int8(values)
+  np.testing.assert_allclose(found, [largest, -largest, 0.0], rtol=1e-6)
+  # TensorFlow's graph optimizer would compute in another order.
+  session, tensor, back, _ = _int8_graph((3,), ())
+  config = tf.ConfigProto()
+  config.graph_options.rewrite_options.disable_meta_optimizer = True
+  with tf.Session(graph=session.graph, config=config) as plain:
+    found = plain.run(back, {tensor: values})
   np.testing.assert_allclose(found, [largest, -largest, 0.0], rtol=1e-6)
 
 

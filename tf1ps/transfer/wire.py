@@ -31,6 +31,8 @@ OVERFLOW = "float16 overflow: "  # the beginning of the message of a float16 ove
 _LIMIT = 65520.0
 _STEPS = 127.0  # of an int8 to each side of 0; -128 is not used
 _LEAST_SCALE = np.finfo(np.float32).tiny  # TensorFlow's threads take what is smaller for 0
+_MOST_SCALE = np.nextafter(  # whose largest number of steps is still finite
+  np.float32(np.finfo(np.float32).max / _STEPS), np.float32(0))
 _SCALE_BYTES = 4  # a float32
 
 
@@ -152,6 +154,7 @@ def _to_int8(tensor, names, sizes):
   scales = tf.stack([_largest(part) for part in parts]) / _STEPS
   nothing = tf.zeros_like(scales)
   scales = tf.where(scales < _LEAST_SCALE, nothing, scales)  # not NaN
+  scales = tf.where(scales > _MOST_SCALE, nothing + _MOST_SCALE, scales)
   # What NaN is cast to does not matter: its scale makes it NaN again.
   divisors = tf.unstack(tf.where(scales > 0.0, scales, nothing + np.inf), len(parts))
   steps = [tf.cast(tf.round(part / divisor), tf.int8) for part, divisor in zip(parts, divisors)]
