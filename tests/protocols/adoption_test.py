@@ -295,21 +295,21 @@ class System:
     chief.heartbeat.set(process="chief %d" % c)
     self._beat_all()
     try:
-      chief.adopt(SIGNATURE, self._beat_all)
+      chief.run.adopt(SIGNATURE, self._beat_all)
     except takeover.LivingRunError:
       chief.stop()
       return REFUSED
     finally:
       self._beat_all()
     self._chiefs[c] = chief
-    return self._runs.get(chief.run_id), bool(chief._keeps)
+    return self._runs.get(chief.run_id), bool(chief.run._keeps)
 
   def _begin(self, c):
-    self._chiefs[c].begin_initialisation()
+    self._chiefs[c].run.begin_initialisation()
 
   def _mark(self, c):
     self._chiefs[c].heartbeat.set(global_step=1)
-    self._chiefs[c].mark_initialised(SIGNATURE)
+    self._chiefs[c].run.mark_initialised(SIGNATURE)
     self._trains.add(c)
 
   def _end(self, c):

@@ -221,8 +221,8 @@ class System:
   def __init__(self, count):
     self._count, self._of = count, local_server.record("protocols-done-%d" % next(_numbers), 60.0)
     self.chief = membership_lib.Membership(self._of)
-    self.chief.begin_initialisation()
-    self.chief.mark_initialised([])
+    self.chief.run.begin_initialisation()
+    self.chief.run.mark_initialised([])
     worker_service.cleanup_all(self.chief.cluster.control_task.address, [containers.CONTROL], 60.0)
     self._processes, self.workers = [0] * count, {}
     for w in range(count):
@@ -234,7 +234,7 @@ class System:
     worker = membership_lib.Membership(of)
     worker.heartbeat = worker.watch.heartbeat = Heartbeat(
       local_server.table(self._of), of.cluster.task, "worker", of.container, 60.0)
-    worker.run_id = self.chief.run_id
+    worker.run.id = self.chief.run_id
     worker.heartbeat.set(run=self.chief.run_id, state=MEMBER_TRAINING,
                          process="process-%d-%d" % (w, self._processes[w]))
     self.workers[w] = worker
@@ -270,7 +270,7 @@ class System:
     run_id = self.chief.run_id
     self.chief.stop()
     self.chief = membership_lib.Membership(self._of)
-    self.chief.run_id = run_id
+    self.chief.run.id = run_id
     self.chief.heartbeat.set(run=run_id)
     self.chief.heartbeat._table.put({  # its first heartbeat, before it has read any
       self.chief.heartbeat._name: self.chief.heartbeat._record(self.chief.heartbeat.own())})

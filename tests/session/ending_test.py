@@ -28,8 +28,8 @@ def part(request):
   name = request.node.name.split("[")[0].replace("_", "-")
   of = local_server.record(name, getattr(request, "param", LOST_AFTER))
   part = membership_lib.Membership(of)
-  part.begin_initialisation()
-  part.mark_initialised([])
+  part.run.begin_initialisation()
+  part.run.mark_initialised([])
   yield part
   part.stop()
 
@@ -154,9 +154,9 @@ def chiefs(directory, name):
     part = membership_lib.Membership(of, str(directory))
     parts.append(part)
     part.start()
-    part.adopt([])
-    part.begin_initialisation()
-    part.mark_initialised([])
+    part.run.adopt([])
+    part.run.begin_initialisation()
+    part.run.mark_initialised([])
     return part
 
   try:

@@ -70,18 +70,18 @@ def forget_all(chief):
 
 
 def initialise(part, signature=SIGNATURE):
-  part.begin_initialisation()
-  part.mark_initialised(signature)
+  part.run.begin_initialisation()
+  part.run.mark_initialised(signature)
 
 
 def test_a_chief_that_finds_nothing_begins_a_run(make, tmp_path):
   part = make(tmp_path)
-  assert not part.adopt(SIGNATURE) and part.run_id == ""
-  part.begin_initialisation()
+  assert not part.run.adopt(SIGNATURE) and part.run_id == ""
+  part.run.begin_initialisation()
   (found,) = runs(part)
   assert (found.id, found.initialised, found.ended, found.writes) == (part.run_id, False, False, 1)
   assert found.jobs == part.cluster.to_json() and len(found.id) == 16
-  part.mark_initialised(SIGNATURE)
+  part.run.mark_initialised(SIGNATURE)
   (found,) = runs(part)
   assert (found.initialised, found.signature) == (True, SIGNATURE)
   assert run.RunFile(str(tmp_path)).read()[:2] == (part.run_id, run_status.RUN_RUNNING)
@@ -91,16 +91,16 @@ def test_its_run_is_known_by_the_file_in_the_directory(make, tmp_path):
   first = make(tmp_path)
   initialise(first)
   again = make(tmp_path)
-  assert again.adopt(SIGNATURE) and again.run_id == first.run_id
+  assert again.run.adopt(SIGNATURE) and again.run_id == first.run_id
 
 
 @pytest.mark.parametrize(
   "case", ["other directory", "no file", "another graph", "half done", "ended", "ended unsaid"])
 def test_what_is_not_this_runs_live_state(make, tmp_path, case):
   first = make(tmp_path / "one")
-  first.begin_initialisation()
+  first.run.begin_initialisation()
   if case != "half done":
-    first.mark_initialised(SIGNATURE)
+    first.run.mark_initialised(SIGNATURE)
   if "ended" in case:
     first.release()
   if case == "ended unsaid":
@@ -108,10 +108,10 @@ def test_what_is_not_this_runs_live_state(make, tmp_path, case):
   if case == "no file":
     (tmp_path / "one" / run.RunFile.NAME).unlink()
   again = make(tmp_path / ("two" if case == "other directory" else "one"))
-  assert not again.adopt([] if case == "another graph" else SIGNATURE)
+  assert not again.run.adopt([] if case == "another graph" else SIGNATURE)
   # Of a run that was to be initialised, or restored, the id goes on; the state does not.
   assert again.run_id == (first.run_id if case == "half done" else "")
-  again.begin_initialisation()
+  again.run.begin_initialisation()
   (found,) = runs(again)
   assert not found.initialised and found.writes == (2 if case == "half done" else 1)
 
@@ -119,13 +119,13 @@ def test_what_is_not_this_runs_live_state(make, tmp_path, case):
 def test_without_a_directory_only_what_another_member_keeps_alive(make):
   first = make()
   initialise(first)
-  assert not make().adopt(SIGNATURE)
+  assert not make().run.adopt(SIGNATURE)
   worker = local_server.Worker(first.record, 1)
   worker.say(run=first.run_id, state=heartbeat.MEMBER_TRAINING)
   again = make()
-  assert again.adopt(SIGNATURE) and again.run_id == first.run_id
+  assert again.run.adopt(SIGNATURE) and again.run_id == first.run_id
   worker.say(state=heartbeat.MEMBER_DONE)
-  assert not make().adopt(SIGNATURE)
+  assert not make().run.adopt(SIGNATURE)
 
 
 class Living(object):
@@ -157,8 +157,8 @@ def test_a_chief_that_does_not_know_its_run_any_more_takes_over_what_lives(make,
     run.RunFile(str(tmp_path / "one")).write("new", run_status.RUN_RUNNING, -1)
   directory = tmp_path / ("two" if case == "other directory" else "one")
   again = make(directory)
-  assert again.adopt(SIGNATURE, living.beat) and again.run_id == living.chief.run_id
-  again.mark_initialised(SIGNATURE)
+  assert again.run.adopt(SIGNATURE, living.beat) and again.run_id == living.chief.run_id
+  again.run.mark_initialised(SIGNATURE)
   assert run.RunFile(str(directory)).read()[:2] == (living.chief.run_id, run_status.RUN_RUNNING)
 
 
@@ -179,13 +179,13 @@ def test_a_chief_of_another_run_is_refused_and_clears_nothing(make, tmp_path, ca
       session.run(step.initializer)
       tf.train.Saver().save(session, str(two / "model.ckpt"), step)
   again = make(two)
-  again.run_id = "mine" if case == "own" else ""
+  again.run.id = "mine" if case == "own" else ""
   with pytest.raises(takeover.LivingRunError, match=(
       r"^/job:worker/task:1 \(process %d on .*\) trains run %s on the ps, whose chief on .* saves "
       r"into %s/one. The chief here, on .* with the checkpoint directory %s/two, cannot go on with "
       r"that run: %s\. End" % (
         os.getpid(), living.chief.run_id, tmp_path, tmp_path, reason))):
-    again.adopt([] if case == "graph" else SIGNATURE, living.beat)
+    again.run.adopt([] if case == "graph" else SIGNATURE, living.beat)
   assert runs(again)[0].id == living.chief.run_id
 
 
@@ -215,15 +215,15 @@ def test_another_disk_at_the_same_path_is_another_directory(make, tmp_path):
   (tmp_path / "one").mkdir()
   run.RunFile(str(tmp_path / "one")).write("theirs", run_status.RUN_ENDED, 7)
   with pytest.raises(takeover.LivingRunError, match="its directory has run theirs"):
-    make(tmp_path / "one").adopt(SIGNATURE, living.beat)
+    make(tmp_path / "one").run.adopt(SIGNATURE, living.beat)
   (tmp_path / "one" / run.RunFile.NAME).unlink()
-  assert make(tmp_path / "one").adopt(SIGNATURE, living.beat)
+  assert make(tmp_path / "one").run.adopt(SIGNATURE, living.beat)
 
 
 def test_members_that_have_fallen_silent_keep_no_run(make, tmp_path):
   Living(make, tmp_path / "one")
   again = make(tmp_path / "two", heartbeat_timeout=0.5)
-  assert not again.adopt(SIGNATURE) and again.run_id == ""
+  assert not again.run.adopt(SIGNATURE) and again.run_id == ""
 
 
 def test_another_chief_of_the_same_name_keeps_its_run(make, tmp_path):
@@ -234,7 +234,7 @@ def test_another_chief_of_the_same_name_keeps_its_run(make, tmp_path):
   first.heartbeat.beat()
   again = make(tmp_path / "two")
   with pytest.raises(takeover.LivingRunError, match="^/job:worker/task:0 .* other variables"):
-    again.adopt([], first.heartbeat.beat)
+    again.run.adopt([], first.heartbeat.beat)
 
 
 @pytest.mark.parametrize("first_to_beat", ["chief", "worker"])
@@ -254,7 +254,7 @@ def test_a_run_whose_chief_lives_is_not_taken_over(make, tmp_path, set_timing, f
   again = make(tmp_path / "two")
   with pytest.raises(takeover.LivingRunError, match=(
       "^/job:worker/task:0 .* cannot go on with that run: the run has a chief that lives. End")):
-    again.adopt(SIGNATURE, beat)
+    again.run.adopt(SIGNATURE, beat)
 
 
 @pytest.mark.parametrize("error", [
@@ -293,7 +293,7 @@ def test_a_chief_that_cannot_hear_the_others_takes_nobody_for_dead(make, monkeyp
 
   monkeypatch.setattr(again.heartbeat, "beat", fail)
   with pytest.raises(control.ControlError):
-    again.adopt(SIGNATURE)
+    again.run.adopt(SIGNATURE)
 
 
 class Left:
@@ -325,11 +325,11 @@ def test_what_another_run_left_is_cleared(make):
   part = make()
   left = Left(part)
   left.leave()
-  assert not part.adopt([]) and left.found() == [1, 1]
-  part.begin_initialisation()
+  assert not part.run.adopt([]) and left.found() == [1, 1]
+  part.run.begin_initialisation()
   assert left.found() == [0, 0]
   left.leave()
-  part.begin_initialisation()  # of the same run: a ps that kept its part keeps its queues, too
+  part.run.begin_initialisation()  # of the same run: a ps that kept its part keeps its queues, too
   assert left.found() == [1, 1]
 
 
@@ -348,7 +348,7 @@ def test_where_no_run_has_been_nothing_is_cleared(make):
   part = make()
   left = Left(part)
   left.leave()  # such as a queue that the program of a ps waits for
-  assert not part.adopt(SIGNATURE)
+  assert not part.run.adopt(SIGNATURE)
   initialise(part)
   assert left.found() == [1, 1]
 
@@ -386,7 +386,7 @@ def test_a_chief_that_failed_says_why_and_goes_on_when_it_is_back(make, tmp_path
   assert (found.state, found.global_step) == (run_status.RUN_FAILED, 7)
   assert (found.reason, found.may_resume) == ("ended by signal 15", True)
   again = make(tmp_path)
-  assert again.adopt(SIGNATURE) and again.run_id == first.run_id
+  assert again.run.adopt(SIGNATURE) and again.run_id == first.run_id
   assert run.RunFile(str(tmp_path)).read().state == run_status.RUN_RUNNING
 
 
@@ -442,7 +442,7 @@ def test_what_an_earlier_process_trained_on_in_this_run(make, state, run_of, exa
   first.heartbeat.beat()
   again = make()
   again.heartbeat.beat()
-  again.run_id = first.run_id
+  again.run.id = first.run_id
   assert again.examples_before == examples
 
 
@@ -745,15 +745,15 @@ def test_a_run_goes_on_when_all_its_ps_are_lost(make):
   initialise(chief)
   before = chief.run_id
   forget_all(chief)
-  assert not chief.adopt(SIGNATURE) and chief.run_id == before
-  assert chief.lost_part == []  # no part is whole
-  chief.begin_initialisation()
+  assert not chief.run.adopt(SIGNATURE) and chief.run_id == before
+  assert chief.run.lost_part == []  # no part is whole
+  chief.run.begin_initialisation()
   (found,) = runs(chief)
   assert (found.id, found.initialised, found.writes) == (before, False, 2)
   forget_all(chief)
   run.write_run(local_server.table(chief.record), chief.record.container,
                 found._replace(id="another"))
-  assert not chief.adopt(SIGNATURE) and chief.run_id == ""
+  assert not chief.run.adopt(SIGNATURE) and chief.run_id == ""
 
 
 def test_a_worker_whose_heartbeat_is_lost_with_a_ps_is_silent(make):
@@ -820,12 +820,12 @@ def test_a_worker_does_not_use_a_run_that_is_restored_since_it_joined(make):
   initialise(chief)
   worker.is_chief = False  # it plays a worker here
   worker.join(*runs(chief))
-  worker.check_same_run()
+  worker.run.check_same()
   chief.release()
-  worker.check_same_run()  # what runs at the end of the job may end
-  chief.begin_initialisation()
+  worker.run.check_same()  # what runs at the end of the job may end
+  chief.run.begin_initialisation()
   with pytest.raises(tf.errors.AbortedError, match="the chief restores the run"):
-    worker.check_same_run()
-  chief.mark_initialised(SIGNATURE)
+    worker.run.check_same()
+  chief.run.mark_initialised(SIGNATURE)
   with pytest.raises(tf.errors.AbortedError, match="or has restored it"):
-    worker.check_same_run()
+    worker.run.check_same()

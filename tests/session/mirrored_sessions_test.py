@@ -92,6 +92,7 @@ class Start(object):
     self.cluster = parsing.resolve_cluster(
       worker_hosts=harness.addresses(2), job_name="worker", task_index=0, needs_ps=False)
     self.run_id, self.generation, self.heartbeat, self._sessions = "run", 7, self, sessions
+    self.run = self
     self.beats, self._session = 0, 0
     with tf.Graph().as_default():
       self._ran = tf.get_variable("ran", [], tf.int64, tf.zeros_initializer(), use_resource=True)
@@ -121,7 +122,7 @@ class Start(object):
     return [heartbeat.Member("worker", 1, "worker", "here", 1, "run", "training", 0, 0, 0, "", 0.0,
                              session=last)]
 
-  def run(self, limit=60.0):
+  def make(self, limit=60.0):
     try:
       mirrored_sessions.start(self.session, self, limit, lambda: None)
       return self.ran
@@ -131,13 +132,13 @@ class Start(object):
 
 def test_no_message_is_sent_before_the_earlier_sessions_of_all_have_ended():
   begun = Start(0, 2, -2, 3)
-  assert begun.run() == 7 and begun.beats == 4
+  assert begun.make() == 7 and begun.beats == 4
 
 
 def test_one_whose_earlier_session_does_not_end_is_named():
   begun = Start(2)
   with pytest.raises(peers.PeerLostError, match="^/job:worker/task:1 did not join the start with"):
-    begun.run(0.3)
+    begun.make(0.3)
 
 
 def test_a_start_whose_session_is_lost_in_the_wait_ends():
@@ -145,4 +146,4 @@ def test_a_start_whose_session_is_lost_in_the_wait_ends():
   begun.session.abort(lambda: tf.errors.AbortedError(None, None, "worker 1 begins anew"))
   begun.beat = lambda: None
   with pytest.raises(tf.errors.AbortedError, match="worker 1 begins anew"):
-    begun.run()
+    begun.make()

@@ -27,7 +27,7 @@ def make(run, own=0, before=0, **flags):
 
 
 def test_the_file_has_the_examples_of_all_workers_of_this_run(run):
-  run.run_id = "now"
+  run.run.id = "now"
   other = local_server.Worker(run.record, 1)
   other.say(run="now", examples=30)
   local_server.Worker(run.record, 2).say(run="before", examples=1000)
@@ -42,7 +42,7 @@ def test_the_file_has_the_examples_of_all_workers_of_this_run(run):
   ('{"run": "now", "before": 100, "examples": 42}', 130),  # worker 1 counts 12 of them, on
   ("", 7), ("[]", 7), (None, 7)])
 def test_a_run_begins_with_those_of_the_runs_before(run, tmp_path, text, before):
-  run.run_id = "now"
+  run.run.id = "now"
   checkpoint = tmp_path / "model.ckpt-5"
   (tmp_path / "model.ckpt-3.index").write_text("")
   (tmp_path / ("model.ckpt-3" + SUFFIX)).write_text(
@@ -63,7 +63,7 @@ def test_a_run_begins_with_those_of_the_runs_before(run, tmp_path, text, before)
 
 
 def test_the_workers_of_a_run_count_on_where_the_ps_has_kept_their_numbers(run, tmp_path):
-  run.run_id = "now"
+  run.run.id = "now"
   (tmp_path / ("model.ckpt-5" + SUFFIX)).write_text(
     '{"run": "now", "before": 100, "examples": 42}')
   run.heartbeat.previous = run.heartbeat.own()

@@ -1,11 +1,12 @@
 """A task's membership of a run, from its first heartbeat to its last.
 
 A `Membership` holds what this task shares with the other tasks of its job: the heartbeat, the
-watch of the other members (`MemberWatch`), the records of the run (`RunRecords`), the directory of
-the run (`RunDirectory`), and the id of the run. The session creator calls it:
+watch of the other members (`MemberWatch`), the run (`CurrentRun`) with its records (`RunRecords`),
+and the directory of the run (`RunDirectory`). The session creator calls it:
 
-  the chief        `adopt` (does the live state belong to this run?), `begin_initialisation`,
-                   `mark_initialised`; `begin_training`, once its own local state is initialised
+  the chief        of `run`: `adopt` (does the live state belong to this run?),
+                   `begin_initialisation`, `mark_initialised`; then `begin_training`, once its own
+                   local state is initialised
   another worker   `find_run`, until it returns the initialised run of a living chief; then `join`;
                    `chief_trains`, before it uses what the chief alone initialises locally
   both             `report`; then the chief calls `release`
@@ -15,10 +16,8 @@ from __future__ import annotations
 
 import logging
 import math
-import socket
 import threading
 import time
-import zlib
 from typing import Callable, Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
@@ -35,28 +34,23 @@ from tf1ps.cluster import (
   this_process,
 )
 from tf1ps.compat import LOST_STATE_ERRORS, TIMING, Error
-from tf1ps.session import container_check, reset_watch, run_directory, takeover
+from tf1ps.session import container_check, reset_watch, run_directory
+from tf1ps.session.current_run import CurrentRun
 from tf1ps.session.member_watch import MemberWatch
 from tf1ps.session.run_records import RunRecords
 from tf1ps.state import (
   CLUSTER_RECORD,
   MEMBER_DONE,
   MEMBER_FAILED,
-  MEMBER_STARTING,
   MEMBER_TRAINING,
-  RUN_ENDED,
-  RUN_FAILED,
   RUN_RUNNING,
   ControlError,
   ControlRecord,
   Heartbeat,
   Member,
   RunRecord,
-  clear_container,
-  clear_run_state,
   containers_of,
   find_run,
-  new_run_id,
   table_for,
 )
 
@@ -69,17 +63,6 @@ class ClusterMismatchError(Error, RuntimeError):
   """Another task of the job was started with a different cluster."""
 
 
-def _of_run(run_id: str, runs: List[Optional[RunRecord]],
-            signature: List[list]) -> List[RunRecord]:
-  """Returns the records of a run that may go on with a graph of that signature."""
-  return [run for run in runs if run_id and run is not None and run.id == run_id and not run.ended
-          and (not run.initialised or run.signature == signature)]
-
-
-def _live_runs(records: List[Optional[RunRecord]]) -> Dict[str, RunRecord]:
-  return {run.id: run for run in records if run is not None and run.initialised and not run.ended}
-
-
 class Membership:
   """This task's membership of a run.
 
@@ -90,7 +73,7 @@ class Membership:
     recovery_timeout: seconds that a ps may stay away.
     recovery_flag: the flag that sets recovery_timeout.
     resets: the `ResetWatch` of the container of the job.
-    run_id: the id of the run, or "" before it is known.
+    run: the `CurrentRun`.
     goal: the requested end, as flags; the chief writes it into the status file of an ended run.
     watch: the `MemberWatch` of the other members.
   """
@@ -112,10 +95,7 @@ class Membership:
     self.recovery_flag = (
       "--recovery_timeout" if record.recovery_timeout else "--heartbeat_timeout")
     self.is_chief = self.cluster.is_chief
-    self.run_id, self._is_over, self.goal = "", False, ""
-    self._keeps: List[object] = []  # the state tasks that keep this run's whole state
-    self._lost: List[object] = []  # the state tasks that have no record of a run
-    self._stop_reason = ""
+    self._is_over, self.goal, self._stop_reason = False, "", ""
     self._is_proven, self._has_started = record.is_proven, False
     self._records = RunRecords(record)
     self.state_tasks = self._records.state_tasks
@@ -123,8 +103,6 @@ class Membership:
     if checkpoint_dir and self.is_chief:
       self._directory = run_directory.RunDirectory(
         checkpoint_dir, self.heartbeat_timeout, self.cluster.control_task.address)
-    self._current: Optional[RunRecord] = None
-    self._used: List[object] = []  # the state tasks that have had a run in this container
     self._at_loss: Optional[Callable[[BaseException], None]] = None
     self._at_stop: List[Callable[[], None]] = []
     self._lock = threading.Lock()
@@ -133,6 +111,7 @@ class Membership:
       "chief" if self.is_chief else "worker", record.container, self.heartbeat_timeout,
       self._look, self._beat_directory)
     self.watch = MemberWatch(record, self.heartbeat, self.state_tasks)
+    self.run = CurrentRun(record, self._records, self.heartbeat, self.watch, self._directory)
     if self.is_chief:
       self.heartbeat.set(heard="")
     if self._directory is not None:
@@ -169,6 +148,11 @@ class Membership:
       table.close()
     if theirs is not None:
       self.compare_with(task, theirs.value)
+
+  @property
+  def run_id(self) -> str:
+    """The id of the run, or "" before it is known."""
+    return self.run.id
 
   def claim_directory(self) -> None:
     """Raises DirectoryInUseError if another open session of this process saves there."""
@@ -252,16 +236,6 @@ class Membership:
     return tf.errors.AbortedError(
       None, None, "another run (%s) was begun on the ps" % ", ".join(sorted(others)))
 
-  def check_same_run(self) -> None:
-    """Raises AbortedError if the chief has begun to restore the run since this task joined it.
-
-    A session that was opened before this call stays with the ps' processes of that moment.
-    """
-    current = self._current._replace(ended=True, failed=False)
-    if any(run is None or run._replace(ended=True, failed=False) != current
-           for run in self._records.runs()):
-      raise tf.errors.AbortedError(None, None, "the chief restores the run, or has restored it")
-
   @property
   def is_over(self) -> bool:
     """Whether this task needs no other worker for a step any more."""
@@ -282,7 +256,7 @@ class Membership:
 
   def begin_session(self) -> None:
     """Notes that this task has a session for the values that the chief has restored last."""
-    self.heartbeat.set(session=self._current.writes)
+    self.heartbeat.set(session=self.run.record.writes)
 
   def end_session(self) -> None:
     """Notes that this task has lost its session: the sessions of all others end with it."""
@@ -408,108 +382,10 @@ class Membership:
 
   def join(self, run: RunRecord) -> None:
     """Makes this task a member of a run."""
-    with self._lock:
-      self.run_id, self._current = run.id, run
+    self.run.join(run)
     self.heartbeat.set(run=run.id, state=MEMBER_TRAINING, session=0)
     self.heartbeat.try_beat()  # the chief's next process must see that its run has a member
     _log.info("joined run %s", run.id)
-
-  def adopt(self, signature: List[list],
-            interrupted: Callable[[], None] = lambda: None) -> bool:
-    """Returns whether the state tasks keep the live, whole state of this run.
-
-    Sets `run_id` if the run continues, even if a state task has lost its variables. The state of a
-    graph with another signature does not belong to this run.
-
-    Raises:
-      LivingRunError: living tasks train another run, which this chief cannot take over.
-      ControlError: a state task does not answer.
-    """
-    container_check.check_chief(
-      self._records.read(self.cluster.control_task), self.cluster.task, self.record.container)
-    runs = self._records.runs()
-    if self._directory is not None and not self.run_id:
-      ids = [run.id for run in runs if run is not None and not run.ended]
-      self._directory.await_free(ids.__contains__, interrupted)
-    by_task = list(zip(self.state_tasks, runs))
-    self._used = [task for task, run in by_task if run is not None]
-    self._keeps, self._lost = [], []
-    known = self.run_id or (
-      self._id_of_living(runs) if self._directory is None else self._directory.run_id)
-    if self.run_id and not any(runs):
-      self._lost = list(self.state_tasks)
-      return False  # all of them were restarted: this process goes on with its run
-    mine = _of_run(known, runs, signature)
-    if not mine:
-      known = self._take_over(runs, signature, interrupted)
-      mine = _of_run(known, runs, signature)
-    if not mine:
-      self.run_id = ""
-      if any(runs):
-        _log.info("the ps hold old state of another run; this chief clears it")
-      return False
-    self.run_id = known
-    with self._lock:
-      self._current = max(mine, key=lambda run: run.writes)
-    self._keeps = [task for task, run in by_task if run == self._current and run.initialised]
-    self._lost = [task for task, run in by_task if run is None]
-    return len(self._keeps) == len(self.state_tasks)
-
-  def _take_over(self, records: List[Optional[RunRecord]], signature: List[list],
-                 interrupted: Callable[[], None]) -> str:
-    """Returns the run of living members, which this chief goes on with; "" if nobody lives."""
-    runs = _live_runs(records)
-    if not runs:
-      return ""
-    self.heartbeat.beat()
-    member = takeover.find_living(
-      self.heartbeat, lambda: self._records.read(self.cluster.control_task),
-      self.record.container, list(runs), self.heartbeat_timeout, interrupted)
-    if member is None:
-      return ""
-    takeover.check(runs[member.run], member, signature, self.run_id, self._directory)
-    _log.warning(
-      "%s (process %d on %s) trains run %s, whose chief on %s saved into %s. This chief takes the "
-      "run over", member.name, member.pid, member.host, member.run, runs[member.run].host,
-      runs[member.run].directory or "no directory")
-    if self._directory is not None:
-      self._directory.go_on_with(member.run)
-    return member.run
-
-  @property
-  def lost_part(self) -> List[object]:
-    """The tasks that lost their state, if all others keep theirs whole; set by `adopt`."""
-    is_part = self._keeps and len(self._keeps) + len(self._lost) == len(self.state_tasks)
-    return list(self._lost) if is_part else []
-
-  def begin_initialisation(self, graph=None) -> None:
-    """Marks the run as not initialised, and clears the state of other runs.
-
-    A task that had no run keeps everything. A ps whose own program may wait for a queue keeps its
-    queues: only the state of `graph` is cleared there. Raises ControlError or ContainerError.
-    """
-    goes_on = bool(self.run_id)
-    self.heartbeat.set(state=MEMBER_STARTING)
-    if not goes_on:
-      self.run_id = new_run_id()
-    before = self._current.writes if goes_on and self._current is not None else 0
-    self._write(self._new_record(before + 1))
-    if not goes_on:
-      spared = [task for task in self._used if self._records.may_wait_for_queues(task)]
-      clear_container(self.record.container, [task for task in self._used if task not in spared])
-      if graph is not None:
-        clear_run_state(self.record, graph, spared)
-    self._write_file(RUN_RUNNING)
-
-  @property
-  def generation(self) -> int:
-    """A number that changes with each restore, and is the same in all tasks."""
-    return zlib.crc32(("%s %d" % (self.run_id, self._current.writes)).encode())
-
-  def claim_run(self) -> None:
-    """Begins a run just before its end, for a chief whose program initialises by itself."""
-    self.run_id = new_run_id()
-    self._current = self._new_record(1)
 
   def claim_trained_run(self, interrupted: Callable[[], None]) -> None:
     """Goes on with a run whose last checkpoint is saved: `has_trained`.
@@ -518,25 +394,9 @@ class Membership:
     """
     self._directory.await_free(lambda run_id: False, interrupted)
     self.prove()
-    self.claim_run()
+    self.run.claim()
     self.heartbeat.set(run=self.run_id, global_step=self._directory.step_left)
     self.note_saved(is_goal=True)
-
-  def _new_record(self, writes: int) -> RunRecord:
-    return RunRecord(
-      id=self.run_id, initialised=False, ended=False, failed=False, jobs=self.cluster.to_json(),
-      signature=[], writes=writes, host=socket.gethostname(),
-      directory=takeover.place_of(self._directory and self._directory.name),
-      inode=takeover.inode_of(self._directory and self._directory.name))
-
-  def mark_initialised(self, signature: List[list]) -> None:
-    """Marks the run as initialised, which the other workers wait for."""
-    self.heartbeat.set(run=self.run_id, session=0)
-    self.watch.offer_saves()
-    self.heartbeat.try_beat()  # before the mark, so that its readers see the chief's state, too
-    if not self._current.initialised:
-      self._write(self._current._replace(initialised=True, signature=signature))
-    self._write_file(RUN_RUNNING)
 
   def begin_training(self) -> None:
     """Notes that the chief has initialised its local state, too."""
@@ -556,12 +416,7 @@ class Membership:
 
   def release(self, failed: bool = False, reason: str = "") -> None:
     """Marks the run as ended on every state task, which releases the ps; a failure has a reason."""
-    if self._current is None:
-      return
-    record = self._current._replace(ended=True, failed=failed)
-    self._records.write_where_possible(record, 0.0 if failed else self.recovery_timeout)
-    self._current = record
-    self._write_file(RUN_FAILED if failed else RUN_ENDED, reason)
+    self.run.release(failed, reason, self.goal, self.recovery_timeout)
 
   def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> bool:
     """Reports the end of this task within `limit` seconds; returns whether the report arrived.
@@ -592,25 +447,8 @@ class Membership:
     return (chief.heard is None or mine in chief.heard.split()
             or chief.has_ended or chief.run != self.run_id or chief.age > TIMING.alive_within)
 
-  def _write(self, record: RunRecord) -> None:
-    with self._lock:
-      self._current = record
-    self._records.write(record)
-
-  def _id_of_living(self, records) -> str:
-    """Returns the run of which another task was a member a moment ago."""
-    self.heartbeat.beat()  # even a silent member may still live
-    runs = _live_runs(records)
-    for member in self.heartbeat.members():
-      if member.role == "worker" and member.run in runs and not member.has_ended \
-          and member.age < self.heartbeat_timeout:
-        return member.run
-    return ""
-
   def _look(self, records: Dict[str, ControlRecord]) -> None:
-    with self._lock:
-      current = self._current
-    callback = self._at_loss
+    current, callback = self.run.record, self._at_loss
     self.resets.look(records)
     self._look_at_sessions()
     if self.is_chief:
@@ -665,13 +503,3 @@ class Membership:
       self.heartbeat.set(stop=reason)
       self.heartbeat.try_beat()  # before the chief itself ends, so that the others know why
       self._stop_reason = reason
-
-  def _write_file(self, state: str, reason: str = "") -> None:
-    if self._directory is None:
-      return
-    step = self.heartbeat.get("global_step")
-    if state == RUN_RUNNING and step >= 0:
-      self._directory.beat(self.run_id, step, now=True)  # this process has trained, and goes on
-    else:
-      self._directory.write(
-        self.run_id, state, step, reason, self.goal if state == RUN_ENDED else "")

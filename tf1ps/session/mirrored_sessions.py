@@ -54,7 +54,7 @@ def start(session: tf.Session, membership, limit: float, check: Callable[[], Non
     PeerLostError: names the workers that did not join.
     AbortedError: another worker has lost its session.
   """
-  until, feed = time.monotonic() + limit, all_reduce_feed(session.graph, membership.generation)
+  until, feed = time.monotonic() + limit, all_reduce_feed(session.graph, membership.run.generation)
   membership.begin_session()
 
   def run():

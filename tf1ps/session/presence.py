@@ -135,7 +135,7 @@ class WorkerPresence(Presence):
                                            self._expects_all)
         self._save_last()
         if not membership.run_id:
-          membership.claim_run()
+          membership.run.claim()
       ending.report_part(membership, problems)
     finally:
       membership.stop()

@@ -241,7 +241,7 @@ class RunSessionCreator(SessionCreator):
           self._membership.cluster.task.name))
       session = self._open(seen)
       # The chief may restore a restarted ps meanwhile, while this session already sees its values.
-      self._membership.check_same_run()
+      self._membership.run.check_same()
       if self._is_mirrored:
         initialise.restore_or_initialise(session, self._scaffold, None)
       self._initialise_as_worker(session)
@@ -292,20 +292,20 @@ class RunSessionCreator(SessionCreator):
     membership, directory = self._membership, self._settings.checkpoint_dir
     # An unusable directory raises here, before any state is cleared.
     latest = latest_checkpoint(directory) if directory else None
-    if membership.adopt(self._signature, self._interrupted) and not self._is_mirrored:
+    if membership.run.adopt(self._signature, self._interrupted) and not self._is_mirrored:
       session = self._open(seen)
       missing = initialise.missing_variables(session, self._scaffold.ready_for_local_init_op)
       if not missing and not initialise.has_partial_update(session):
         _log.info("the servers keep this run's live state: training continues with it")
         return self._finish_as_chief(session)
       session.close()
-    lost = membership.lost_part if self._settings.ps_recovery == LOST_ONLY and latest else []
+    lost = membership.run.lost_part if self._settings.ps_recovery == LOST_ONLY and latest else []
     has_lost = bool(self.sessions or membership.run_id)
     if self._is_mirrored and has_lost:
       _log.warning("a worker has lost its session or its process: all workers go on from %s",
                    latest or "the beginning, because there is no checkpoint")
       has_lost = False
-    membership.begin_initialisation(self._graph)
+    membership.run.begin_initialisation(self._graph)
     session = self._open(seen)
     restored = self._restore_lost(session, latest, lost) if lost else []
     if not restored:
@@ -365,7 +365,8 @@ class RunSessionCreator(SessionCreator):
   def _finish_as_chief(self, session):
     for hook in self._hooks:
       hook.on_session_opened(session)
-    self._membership.mark_initialised(self._signature)  # before: its local_init_op may wait for all
+    # Before its own local_init_op, which may wait for all workers.
+    self._membership.run.mark_initialised(self._signature)
     initialise.initialise_locally(session, self._scaffold, run=self._run_local_init_op)
     self._membership.begin_training()
     return session
