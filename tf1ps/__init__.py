@@ -37,7 +37,7 @@ def __getattr__(name):
   if _ROOM_OF[name] not in _WITHOUT_TENSORFLOW:
     importlib.import_module("tf1ps.compat").import_quietly()
   if name == "Server":
-    importlib.import_module("tf1ps.state.ending")  # has Server.join wait for the end of the job
+    importlib.import_module("tf1ps.state.ending")  # makes Server.join wait for the end of the job
   value = getattr(importlib.import_module("tf1ps." + _ROOM_OF[name]), name)
   setattr(sys.modules[__name__], name, value)
   return value

@@ -42,7 +42,7 @@ def test_a_variable_that_the_worker_reads(table):
   tf.reduce_sum(table.read_value())
   for task in WORKER, "":
     with pytest.raises(sizes.TooLargeError, match=refused(PS, WORKER, "Sum") + (
-        "divide the variable, by --partition_bytes=1000000000 or a partitioner. A model that ")):
+        "divide the variable, by --partition_bytes=1000000000 or a partitioner. With tf1ps.")):
       check(task)
 
 

@@ -9,8 +9,9 @@ the order matters:
    which defines its own flags. It refuses a flag of the program that a program of tf1ps has, too.
    It answers `--help`.
 4. It parses the whole command line and refuses unknown flags.
-5. It calls the program's main. An error becomes one line (see errors.py), and exit code 1. A signal
-   ends the main thread, from 1 on.
+5. It calls the program's main. An error becomes one line (see errors.py), and exit code 1.
+
+From step 1 on, a signal ends the main thread.
 """
 
 from __future__ import annotations

@@ -127,8 +127,9 @@ def as_page() -> str:
   lines = [
     "# Flags", "",
     "The last column lists the programs that have a flag. "
-    "tf1ps-tune also has those of tf1ps-local, and tf1ps-task those of tf1ps-worker, tf1ps-ps and "
-    "tf1ps-evaluator. `--help` shows those flags of one program that a first job needs, and "
+    "tf1ps-tune also has the flags of tf1ps-local, and tf1ps-task has the flags of tf1ps-worker, "
+    "tf1ps-ps and tf1ps-evaluator. `--help` shows those flags of one program that a first job "
+    "needs, and "
     "`--help=all` all. "
     "\"job\": tf1ps-local, -worker, -ps and -evaluator. "
     "`python -m tf1ps.cli.flags > docs/flags.md` makes this page."]

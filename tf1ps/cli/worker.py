@@ -20,8 +20,8 @@ from tf1ps.compat import (
 from tf1ps.monitoring import answer_here
 
 FLAGS = flags.FLAGS
-_SUMMARY = ("a worker; worker 0, or the chief job's task, is the chief, which initialises, saves, "
-            "evaluates and ends the job.")
+_SUMMARY = ("a worker. The chief (worker 0, or the task of the job named chief) initialises, "
+            "saves, evaluates and ends the job.")
 
 
 def run(argv, launched: bool = False, result_path: Optional[str] = None,

@@ -16,7 +16,7 @@ _PYTHON = "tensorflow.python."
 class _File(NamedTuple):
   """Where a file and its names are today."""
 
-  public: str = ""  # the namespace of `tf` that has the names which the file has lost
+  public: str = ""  # the namespace of `tf` where names of this file are today
   renamed: str = ""  # those that are called otherwise there: "old=new"
   today: str = ""  # the file's name today, if it is another
 

@@ -217,7 +217,7 @@ class WorkerThread:
     return 1 if length is None else length.steps
 
   def _note_time(self, step: RemoteValue, seconds: float, steps: int):
-    """Notes the time of a run, and makes the copies of the step if it should have several."""
+    """Notes the time of a run, and makes copies of the step if a run should have several steps."""
     length, signature = self._length_of(step), step.function
     if length is None or length.is_final:
       return
@@ -283,7 +283,9 @@ class WorkerThread:
     return pack(run(*step.arguments))
 
   def _call_and_keep(self, step):
-    """Runs a step whose result stays; returns the function that takes it, or None if it has none.
+    """Runs a step whose result stays on the worker; returns the function that fetches the result.
+
+    A step without a result returns None.
     """
     self._prepare()
     built = self._builder.build(step.function)

@@ -27,7 +27,7 @@ _LONGEST_LABEL = 63
 # What a program uses of the extra `legacy`: names of TensorFlow that it brings back, its packages.
 _OF_LEGACY = re.compile(r"(tf|tensorflow)\.(contrib|estimator|keras|layers|nn\.rnn_cell)(\.|$)"
                         r"|(tf_keras|tf_slim|tensorflow_estimator)\b")
-# A file of a job writes these flags itself. The value: where to give it instead.
+# Flags that tf1ps-deploy writes into a job's file, each with the place of its value instead.
 _OWN_FLAGS = {
   "program": "before --", "num_ps": "before --", "num_workers": "before --",
   "evaluator": "before --", "checkpoint_dir": "before --", "ps_hosts": "before --",

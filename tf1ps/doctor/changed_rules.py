@@ -74,7 +74,7 @@ def _is_for_graphs(program) -> bool:
 
 
 def _eager(program):
-  """Finds programs with sessions that stay in eager mode."""
+  """Finds programs that have sessions and stay in eager mode."""
   # Another file may have set the mode for a library.
   is_started = program.calls("tf.app.run") or "__main__" in [
     program.value_of(operand) for node in program.nodes if isinstance(node, ast.Compare)

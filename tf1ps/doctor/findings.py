@@ -18,8 +18,8 @@ class Rule(NamedTuple):
   summary: str  # a sentence: what happens
   advice: str  # a sentence: what to do
   page: str  # the page that explains it: "docs/run.md#the-end"
-  # Whether `import tf1ps.v1 as tf` and tf1ps-run fix it by themselves. Then names that come from
-  # tf1ps have no finding.
+  # Whether `import tf1ps.v1 as tf` and tf1ps-run fix it by themselves. If so, the rule finds
+  # nothing in names that come from tf1ps.
   is_fixed: bool
   # Takes a `SourceFile`, and yields a node for each finding, or the node and its message.
   find: Callable

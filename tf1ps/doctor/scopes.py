@@ -45,7 +45,7 @@ class Scopes:
     return self.enclosing(node, _SCOPES)
 
   def enclosing(self, node: ast.AST, types) -> Optional[ast.AST]:
-    """Returns the innermost node of these types round a node, or None."""
+    """Returns the innermost node of these types that encloses a node, or None."""
     node = self.parents.get(node)
     while node is not None and not isinstance(node, types):
       node = self.parents.get(node)

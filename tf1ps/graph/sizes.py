@@ -77,11 +77,11 @@ def find_too_large(graph: tf.Graph, task: str = "") -> Dict[tf.Operation, str]:
 
 
 _OF_VARIABLE = (
-  "divide the variable, by --partition_bytes=1000000000 or a partitioner. A model that needs some "
-  "of its rows takes no others by tf1ps.transfer.embedding_lookup")
+  "divide the variable, by --partition_bytes=1000000000 or a partitioner. With "
+  "tf1ps.transfer.embedding_lookup a model takes only the rows that it needs")
 _OF_PLACEHOLDER = (
   "feed rows, and assign them to parts of the variable, or let tf.train.init_from_checkpoint read "
-  "its values where it is")
+  "the values on the task that has the variable")
 
 
 class _Tasks:

@@ -43,7 +43,7 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
     evaluator: whether there is an "evaluator 0", which has no address.
     log_dir, keeps_logs, max_restarts, grace: as in `Job`; the directory is made if absent.
     preload: names of the modules to import once for all tasks: "tensorflow.compat.v1".
-    tries: how often the tasks are started when ports were taken meanwhile, 1 or more.
+    tries: how many starts at most, 1 or more: a start that finds a port taken is made again.
     log: shows a line.
     quiet: hold back the output of the imports, unless an import fails, and fold that of tasks.
     save_limit: seconds that a chief may need to save and leave after a signal to the launcher.

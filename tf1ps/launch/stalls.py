@@ -1,9 +1,9 @@
 """Collects what stalled tasks wait for, and shows it together: who waits for whom.
 
 A worker that makes no step prints a line that begins with "stalled: " (training/stall_watch.py).
-Tasks that stand still for one reason print theirs within seconds of each other. So the first line
-begins a pause, and the lines that come within it make one table. It also has the tasks that are
-stopped by a signal, which cannot say so themselves.
+Tasks that stand still for the same reason print their lines within seconds of each other. So the
+first line begins a pause, and the lines that come within it make one table. The table also has the
+tasks that are stopped by a signal, which cannot say so themselves.
 """
 
 from __future__ import annotations

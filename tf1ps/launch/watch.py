@@ -11,8 +11,9 @@ The states of a task:
 A ps is spare once all workers have ended with 0, in a job with restarts.
 
 1. The workers end first, then the ps, then the evaluator. A worker that ends with 0 leaves the
-   others alone. The ps and the evaluator have a limit: a program of tf1ps that misses it fails the
-   job, and any other, such as a ps of plain TensorFlow, is ended.
+   others alone. The ps must end within a limit after the last worker, and the evaluator after the
+   last ps. A program of tf1ps that is later fails the job; any other, such as a ps of plain
+   TensorFlow, is ended.
 2. The first failed task ends the job, and so does a signal to the launcher: first the workers, so
    that the chief can save the values of the ps, then the others; by a signal, and after a limit by
    SIGKILL. A second signal kills all at once.

@@ -148,8 +148,8 @@ def relay(host: str, port: int, inner: int) -> None:
 def deliver() -> None:
   """Waits, within a limit, until the sidecar has delivered all bytes of this process.
 
-  For the first process of a container, with which the system kills the sidecar at once. Otherwise a
-  sidecar delivers after the end of its task.
+  Only the first process of a container needs this: the system kills the sidecar together with it.
+  Any other sidecar goes on delivering when its task has ended.
   """
   if _links is not None and os.getpid() == 1:
     try:

@@ -101,7 +101,7 @@ class BestCheckpoint:
   def finish(self, export: Optional[Callable[[str, str], object]]) -> str:
     """Exports the best checkpoint at the end of a run; returns a text about it, or "".
 
-    `export` gets its path and the directory to make; None: nothing is exported.
+    `export` gets the checkpoint's path and the directory to make; None: nothing is exported.
     """
     if self._name is None:
       return ""

@@ -81,8 +81,8 @@ def mean(group: ReplicaGroup, tensors: Sequence[Sequence[tf.Tensor]]) -> List[Li
 
   Args:
     group: the group.
-    tensors: for each device of this task, in their order: tensors of floating types, of static
-      shapes, the same for each device of each task.
+    tensors: a list for each device of this task, in the order of the devices. Its tensors have
+      floating types and static shapes, which are the same for every device of every task.
 
   Returns:
     For each device of this task, on it: the means, in the order of the tensors.

@@ -41,8 +41,9 @@ A replica whose gradient is late stays computing, with stale + 1. `update` is th
 which puts the token. The `join` that begins another job makes the replicas that left expected.
 
 `leave` ends a replica's part by the policy for uneven data (uneven.py): "stop_all" ends training
-for all, "pad" makes the replica padding, "shrink" lets the round wait for one gradient less. `drop`
-makes a lost replica left. Either may finish the round. `clear` makes all replicas expected.
+for all, "pad" puts the replica into the state padding, "shrink" lets the round wait for one
+gradient fewer. `drop` puts a lost replica into the state left. Both `leave` and `drop` may finish
+the round. `clear` makes all replicas expected.
 
 With "repeat" a replica whose data end stays computing: `finish_pass` sets went_through=1, and its
 data begin again. The mark outlasts `join`, but not `clear` or another job. When all replicas have

@@ -70,7 +70,7 @@ class _Queue(NamedTuple):
 
 
 class _Look(NamedTuple):
-  """What a step finds first; scalars."""
+  """The queue's state, which a step reads first; all are scalars."""
 
   size: tf.Tensor  # int32: elements
   present: tf.Tensor  # int32: elements that can be taken

@@ -1,7 +1,7 @@
 """The ledger of a worker's loop: its steps and examples, what its runs make, and why it ends.
 
-The loop owns one `Counts` and hands it to every hook that writes it or reads it. So a hook needs no
-other hook for a number, and an attribute says who writes it.
+The loop owns one `Counts` and hands it to every hook that writes it or reads it. So no hook asks
+another hook for a number. Each attribute's text says which hook writes it.
 """
 
 from __future__ import annotations

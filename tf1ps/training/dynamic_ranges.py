@@ -4,8 +4,9 @@
    beside the checkpoint. Each session returns the leases of this task's earlier session, and begins
    a pass.
 2. After each step the hook counts the trained examples of each range. Datasets of `tf1ps.pipeline`
-   report the range of each record. Blocks of records are counted if the input keeps their order.
-   For other inputs all ranges of an epoch are done at the end of its pass.
+   report the range of each record. For other inputs that keep the order of the records, the hook
+   counts examples in that order. For the rest, all ranges of an epoch are done at the end of its
+   pass.
 3. At the end of a pass the next pass begins (`begin_next_pass`), on returned ranges or on the next
    epoch. While other workers hold leases this worker waits, since they may return them.
 4. With each checkpoint the chief saves the table, in a file beside the checkpoint.

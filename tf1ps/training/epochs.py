@@ -109,7 +109,8 @@ class FinishedEpochs(LifecycleHook):
     """Creates the hook.
 
     Args:
-      counts: the loop's ledger, which knows the epochs before, and whether the data have ended.
+      counts: the loop's ledger, which knows the epochs before this start, and whether the data have
+        ended.
       total: the epochs that the job shall finish.
       stops: the stops of this worker; the data did not end if a stop is reached.
       positions: the positions of the workers' input, which mean nothing after the last epoch.
