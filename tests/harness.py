@@ -24,6 +24,7 @@ LIMIT = 60.0  # seconds; for whatever takes one or two on a machine that has not
 _LOGGED = re.compile(r"(\d{4}-\d\d-\d\d [\d:.]+: )?[IWE](\d{4} | tensorflow/)"
                      r"|Additional GRPC error information|:UNKNOWN:Error|:\{\"created\":")
 _BLOCK = 200  # ports that a process of tests takes for itself at a time
+_LOWEST = 2048  # of all ports: services of the system have those below
 _blocks = []  # the sockets by which other processes of tests know that a block is taken
 
 
@@ -253,16 +254,30 @@ def addresses(count):
   return ["127.0.0.1:%d" % port for port in ports.find_free_ports(count, _ports)]
 
 
+def _firsts_of_blocks():
+  """The first ports of all blocks in a random order, last those from which launchers draw.
+
+  A launcher of another test may take such a port before the test's own server does.
+  """
+  ephemeral = ports.ephemeral_range()
+  drawn = ports.candidate_range(*ephemeral)
+
+  def meets(first, bounds):
+    return first <= bounds[1] and bounds[0] < first + _BLOCK
+
+  firsts = [first for first in range(_LOWEST, 65537 - _BLOCK, _BLOCK)
+            if not meets(first, ephemeral)]
+  random.SystemRandom().shuffle(firsts)
+  return sorted(firsts, key=lambda first: meets(first, drawn))
+
+
 def _ports_of_this_process():
   """Draws blocks of ports that no other process of tests on this machine draws, until its end.
 
   A port that is free now may be another test's a moment later, and one that a test has left alone
   so that nobody listens there would be somebody's: so each is given away once.
   """
-  low, high = ports.candidate_range(*ports.ephemeral_range())
-  blocks = list(range(low, high + 2 - _BLOCK, _BLOCK))
-  random.SystemRandom().shuffle(blocks)
-  for first in blocks:
+  for first in _firsts_of_blocks():
     taken = socket.socket(socket.AF_UNIX)
     try:
       taken.bind("\0tf1ps tests: ports from %d" % first)  # a name, and no file

@@ -209,3 +209,21 @@ def test_an_interval_that_is_none_is_refused(steps, secs):
     summaries.SummarySaver(global_step.GlobalStepTracker(), tf.train.Scaffold(), "d", steps, secs)
   with pytest.raises(ValueError, match="every_steps must be at least 1, got 0"):
     summaries.StepCounter(global_step.GlobalStepTracker(), 0)
+
+
+@pytest.mark.parametrize("device, written", [
+  ("/job:ps/task:0", "/job:ps/task:0/device:CPU:0"),
+  ("/job:worker/task:1/device:CPU:1", "/job:worker/task:1/device:CPU:1"), ("", "")])
+def test_the_graph_has_complete_devices(tmp_path, device, written):
+  """TensorBoard colours no other operations."""
+  if tf.config.experimental.list_physical_devices("GPU"):
+    pytest.skip("needs a TensorFlow that sees no GPU")
+  with tf.Graph().as_default() as graph, tf.device(device or None):
+    tf.no_op("one")
+    writer = tf.summary.FileWriter(str(tmp_path))
+    summaries.write_graph(writer, graph)
+    writer.close()
+  path, = tmp_path.iterdir()
+  graphs = [tf.GraphDef.FromString(event.graph_def)
+            for event in tf.train.summary_iterator(str(path)) if event.graph_def]
+  assert [node.device for node in graphs[-1].node if node.name == "one"] == [written]

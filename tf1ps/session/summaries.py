@@ -63,8 +63,16 @@ def small_definition(graph: tf.Graph) -> tf.GraphDef:
 
 
 def write_graph(writer: tf.summary.FileWriter, graph: tf.Graph) -> None:
-  """Adds a graph and its meta graph to an event file, without the graph's large constants."""
+  """Adds a graph and its meta graph to an event file, without the graph's large constants.
+
+  TensorBoard colours only operations whose device names its type. Where TensorFlow sees no GPU, a
+  device without a type is a CPU.
+  """
   definition = small_definition(graph)
+  if not tf.config.experimental.list_physical_devices("GPU"):
+    for node in definition.node:
+      if node.device and tf.DeviceSpec.from_string(node.device).device_type is None:
+        node.device += "/device:CPU:0"
   for content in (dict(graph_def=definition.SerializeToString()),
                   dict(meta_graph_def=tf.MetaGraphDef(graph_def=definition).SerializeToString())):
     writer.add_event(tf.Event(wall_time=time.time(), **content))
@@ -101,10 +109,7 @@ def _try(events, function) -> None:
 
 
 class GraphWriter(tf.train.SessionRunHook):
-  """Writes a graph with large constants to the event file, without these constants.
-
-  Otherwise the first writer of a summary writes the graph, as TensorFlow does.
-  """
+  """Writes the graph to the event file (`write_graph`)."""
 
   def __init__(self, directory: str):
     """Creates the hook; it stands before the hooks that write to the directory's event file."""
@@ -112,8 +117,6 @@ class GraphWriter(tf.train.SessionRunHook):
 
   def begin(self):
     graph = tf.get_default_graph()
-    if not large_constants(graph):
-      return
     with tf.Graph().as_default():  # a new writer writes the default graph
       writer = tf.summary.FileWriterCache.get(self._directory)
     write_graph(writer, graph)
