@@ -8,6 +8,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from benchmarks import interleaving, links, losses, rows
 from benchmarks.systems import RUN, System
+from tf1ps.cluster import visible_gpus
 
 CLASSIC = System("classic", "classic", ("--variables=ref",))
 PEERS = (
@@ -169,6 +170,28 @@ _COORDINATORS = [line._replace(workers=2) for line in (
 _LINKS = [DEFAULTS, tf1ps("TLS", "--tls_dir={tls}")]
 _LINKS_LEAST = [tf1ps("1 thread", *_ONE), tf1ps("1 thread, TLS", *_ONE, "--tls_dir={tls}")]
 
+# Workers on a GPU, with a ps that sees none. Momentum is what such networks are trained with.
+_MOMENTUM = ("--variables=ref", "--optimizer=momentum")
+_ON_GPU = dict(has_gpu=True)
+_GPU_STOCK = System("MonitoredTrainingSession", "classic",
+                    (*_MOMENTUM, "--session=monitored"), **_ON_GPU)
+_GPU = [
+  System("one process, no cluster", "local", _MOMENTUM, **_ON_GPU), *_unchanged(_GPU_STOCK),
+  *(tf1ps(name, "--optimizer=momentum", *options, **_ON_GPU) for name, *options in (
+    ("",), ("prefetch", "--overlap=prefetch"), ("2 in flight", "--overlap=2"),
+    ("16 bits", "--wire_dtype=bfloat16"),
+    ("16 bits, 2 in flight", "--wire_dtype=bfloat16", "--overlap=2")))]
+_GPU_TWO = [line._replace(workers=2) for line in (*_unchanged(_GPU_STOCK), _GPU[3])]
+
+
+def _levers(base: System) -> List[System]:
+  """What may move large variables faster, each alone."""
+  return [
+    base, *(base._replace(name="%s, %s" % (base.name, name), env=variables)
+            for name, variables in _KNOBS.items()),
+    *(base._replace(name="%s, %d ps" % (base.name, count), ps=count) for count in (2, 4)),
+    base._replace(name=base.name + ", once more")]  # what no change at all shows
+
 COMPARISONS: Dict[str, Sequence[Comparison]] = {
   "latency_S": [Comparison("S", _S)],
   "bandwidth_M": [Comparison("M", _M)],
@@ -195,6 +218,13 @@ COMPARISONS: Dict[str, Sequence[Comparison]] = {
       for model in "LH")],
   "grpc": [Comparison(model, _GRPC, gbit, base=_GRPC[0].name)
            for model, gbit in (("S", 0), ("L", 0), ("M", 0), ("E", 0), ("M", 1), ("E", 1))],
+  # 25 million parameters in four variables: 100 MB each way.
+  "large_V": [Comparison("V4x2500", _levers(DEFAULTS), base=DEFAULTS.name)],
+  "gpu_resnet50": [Comparison(model, lines, base=_GPU_STOCK.name) for model, lines in (
+    ("resnet50", _GPU), ("resnet50", _GPU_TWO), ("resnet50_fed", _GPU[:4]))],
+  "gpu_narrow": [Comparison("narrow", lines, base=_GPU_STOCK.name) for lines in (_GPU, _GPU_TWO)],
+  "gpu_vgg16": [Comparison("vgg16", _GPU, base=_GPU_STOCK.name)],
+  "gpu_large": [Comparison("resnet50", _levers(_GPU[3]), base=_GPU[3].name)],
   "hooks_S": [Comparison("S", _HOOKS, base=_HOOKS[0].name), Comparison("S", _STOCK_HOOKS)],
 }
 
@@ -207,6 +237,8 @@ QUICK: Dict[str, Sequence[Comparison]] = {
   "sync_L": [Comparison("H", [_SYNC[0], _SYNC[-2]], base=_SYNC[0].name)],
   "netns_M": [Comparison("S", [CLASSIC, DEFAULTS], 1)],
   "tls": [Comparison("S", _LINKS, base=DEFAULTS.name)],
+  "gpu_resnet50": [Comparison("resnet_tiny_fed", [
+    line._replace(has_gpu=False) for line in _GPU[1:4:2]], base=_GPU_STOCK.name)],
 }
 
 
@@ -227,8 +259,12 @@ def run(one: Comparison, pace: interleaving.Pace, minibatches: int, seeds: int,
 
   Raises:
     links.LinkError: there can be no such link here.
+    interleaving.Skipped: there is no GPU.
   """
   lines = list(one.lines)
+  if any(line.has_gpu for line in lines) and not visible_gpus():
+    raise interleaving.Skipped("there is no GPU (nvidia-smi lists none, or CUDA_VISIBLE_DEVICES "
+                               "hides them)")
   base = next(line for line in lines if line.name == (one.base or CLASSIC.name))
   if legacy_python and any(line.runner for line in lines):
     lines += [line._replace(name=line.name + ", TensorFlow 1.15", python=legacy_python)

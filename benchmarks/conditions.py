@@ -10,6 +10,7 @@ import time
 from typing import Optional
 
 from benchmarks import interleaving, systems
+from tf1ps.cluster import visible_gpus
 
 _CODE = ("import sys, numpy, tensorflow as tf;"
          "print('Python %s, TensorFlow %s, numpy %s' % ("
@@ -34,8 +35,8 @@ def of(args) -> dict:
   pythons = [sys.executable] + ([args.legacy_python] if args.legacy_python else [])
   return {
     "date": time.strftime("%Y-%m-%d", time.gmtime()),
-    "machine": "%d processors, %s, Linux %s" % (
-      len(os.sched_getaffinity(0)), _processor(), platform.release()),
+    "machine": "%d processors, %s%s, Linux %s" % (
+      len(os.sched_getaffinity(0)), _processor(), _gpus(), platform.release()),
     "versions": [_version(python) for python in pythons],
     "pace": "%d rounds of %g s, after %g s" % (args.rounds, args.seconds, args.settle),
     "losses": "after %d minibatches, the classic script's spread over %d seeds%s" % (
@@ -54,6 +55,15 @@ def _processor():
   with open("/proc/cpuinfo") as file:
     found = re.search(r"model name\s*:\s*(.+)", file.read())
   return found.group(1) if found else platform.machine()
+
+
+def _gpus():
+  """The names of the GPUs, each after a comma."""
+  if not visible_gpus():
+    return ""
+  done = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
+                        stdout=subprocess.PIPE, universal_newlines=True)
+  return "".join(", " + name for name in done.stdout.splitlines())
 
 
 def _version(python):

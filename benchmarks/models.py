@@ -10,11 +10,14 @@
 | V<n> | n layers of 16x16 without biases, tanh; such as V50 | 32 | the number of variables |
 | V<n>x<w> | n layers of w x w without biases, tanh; such as V20x128 | 32 | likewise, or bytes |
 | E, E_zipf | embedding 1,000,000 x 32, bags of 10 ids, uniform or Zipf | 1024 | the rows |
+| narrow | 201 layers of 256x256 with biases, tanh; for a GPU | 64 | the number of variables |
+| resnet50, vgg16 | convolutional networks (networks.py); for a GPU | 64 | bytes |
 
-`E_small`, with 1,000 rows, is for trying things out. Data are made from a rule that can be learnt,
-drawn once and put in order by a seed; a minibatch is one record of the dataset, so that reading
-costs little, and that every system sees the same ones in the same order. The initial values come
-from the same seed.
+`E_small`, with 1,000 rows, and `resnet_tiny` are for trying things out. Data are made from a rule
+that can be learnt, drawn once and put in order by a seed; a minibatch is one record of the dataset,
+so that reading costs little, and that every system sees the same ones in the same order. The
+initial values come from the same seed. The step makes a network's images, where its layers are;
+with `_fed` behind the network's name the dataset makes them, on the CPU.
 """
 from __future__ import annotations
 
@@ -26,10 +29,13 @@ from typing import Callable, List, NamedTuple, Tuple, Union
 
 import numpy as np
 
+from benchmarks import networks
+
 POOL = 240  # minibatches that are made; a loss is compared after each of them was used once
 _BAG, _WIDTH = 10, 32
 _EVAL = 4  # minibatches of data that are held out
 _IMAGE, _CLASSES = 784, 10
+_FED = "_fed"  # the end of a network's name whose images are made by the dataset
 
 
 class Model(NamedTuple):
@@ -42,6 +48,8 @@ class Model(NamedTuple):
   biases: bool = True
   rows: int = 0  # of the embedding, if it has one
   zipf: bool = False  # whether few ids make most of a batch
+  network: str = ""  # the name of a network of networks.py
+  is_fed: bool = False  # whether the dataset makes its images
 
 
 class Data(NamedTuple):
@@ -71,8 +79,14 @@ def get(name: str) -> Model:
     rows = 1000 if name == "E_small" else 1000000
     rate = {"E": 4.0, "E_zipf": 0.3, "E_small": 1.0}[name]  # rows that come often learn fast
     return Model(name, 1024, rate, ((_WIDTH, 1),), rows=rows, zipf=name == "E_zipf")
+  if name == "narrow":
+    return Model(name, 64, 0.02, ((256, 256),) * 201)
+  network = name[:-len(_FED)] if name.endswith(_FED) else name
+  if network in networks.NAMES:
+    return Model(name, 8 if network == "resnet_tiny" else 64, 0.01, network=network,
+                 is_fed=name.endswith(_FED))
   raise ValueError("there is no model %r: S, M, H, mnist, L, V<n>, V<n>x<w>, E, E_zipf, "
-                   "E_small" % name)
+                   "E_small, narrow, %s" % (name, ", ".join(networks.NAMES)))
 
 
 def timed_pool(model: Model) -> int:
@@ -82,7 +96,7 @@ def timed_pool(model: Model) -> int:
   at once: images are few there. An embedding needs as many ids as ever, or its rows would all stay
   in the processor's cache.
   """
-  return POOL if model.rows else POOL // 10
+  return POOL if model.rows or model.network else POOL // 10
 
 
 @functools.lru_cache(maxsize=1)
@@ -96,7 +110,8 @@ def data(model: Model, seed: int = 0, minibatches: int = POOL) -> Data:
   """
   if model.name == "mnist":
     return _mnist(model, seed)
-  count, held_out = minibatches * model.batch, min(_EVAL, minibatches) * model.batch
+  held_out = model.batch * (1 if model.network else min(_EVAL, minibatches))
+  count = minibatches * model.batch
   features, labels = _examples(model, count + held_out)
   order = np.random.RandomState(1000 + seed).permutation(count)
 
@@ -130,6 +145,9 @@ def _examples(model: Model, count: int):
       ids = random.randint(model.rows, size=[count, _BAG])
     score = random.normal(size=[model.rows])
     return ids.astype(np.int32), (score[ids].sum(1) > 0).astype(np.float32)
+  if model.network:
+    brightness = random.uniform(size=[count]).astype(np.float32)
+    return brightness, (brightness * networks.get(model.network).classes).astype(np.int32)
   inputs, outputs = model.layers[0][0], model.layers[-1][1]
   rule = random.normal(size=[inputs, outputs]) / np.sqrt(inputs)
   if inputs == _IMAGE:
@@ -140,17 +158,21 @@ def _examples(model: Model, count: int):
   return values.astype(np.float32), np.tanh(values.dot(rule)).astype(np.float32)
 
 
-def dataset(tf, features, labels):
-  """A dataset of minibatches from memory; images become floats of 0 to 1 on the way.
+def dataset(tf, model: Model, features, labels):
+  """A dataset of minibatches from memory; bytes become floats of 0 to 1 on the way.
 
   Args:
     tf: TensorFlow, or its compat.v1.
+    model: the model.
     features: [minibatches, batch, ...].
     labels: likewise.
   """
   made = tf.data.Dataset.from_tensor_slices((features, labels))
   if features.dtype == np.uint8:
     made = made.map(lambda x, y: (tf.cast(x, tf.float32) / 255.0, y))
+  if model.is_fed:
+    edge = networks.get(model.network).image
+    made = made.map(lambda x, y: (networks.images(tf, x, edge), y), num_parallel_calls=8)
   return made
 
 
@@ -162,7 +184,12 @@ def eval_features(made: Data) -> np.ndarray:
 
 
 def initial_values(model: Model, seed: int = 0) -> List[Tuple[str, Union[np.ndarray, tuple]]]:
-  """The name of each variable and its value; or only its shape, where all is zero."""
+  """The name of each variable and its value; or only its shape, where all is zero.
+
+  Those of a network are `networks.Normal` in the place of values.
+  """
+  if model.network:
+    return networks.initial_values(networks.get(model.network), seed)
   random = np.random.RandomState(2000 + seed)
   made: List[Tuple[str, Union[np.ndarray, tuple]]] = []
   if model.rows:
@@ -189,6 +216,8 @@ def loss(tf, model: Model, features, labels, variables: Callable, look_up: Calla
     look_up: called with the table and the ids, returns the sum of each bag, [batch, width]; None:
       `tf.nn.embedding_lookup` and a sum.
   """
+  if model.network:
+    return _loss_of_network(tf, networks.get(model.network), features, labels, variables)
   values = features
   if model.rows:
     if look_up is None:
@@ -209,6 +238,13 @@ def loss(tf, model: Model, features, labels, variables: Callable, look_up: Calla
     return tf.reduce_mean(
       tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=values))
   return tf.reduce_mean(tf.square(values - labels))
+
+
+def _loss_of_network(tf, network, features, labels, variables):
+  if len(features.shape) == 1:
+    features = networks.images(tf, tf.convert_to_tensor(features), network.image)
+  return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
+    labels=labels, logits=networks.logits(tf, network, features, variables)))
 
 
 def of_arguments(tf, args):
@@ -232,6 +268,9 @@ def graph_variables(tf, model: Model, seed: int = 0) -> Callable:
 
   def variable(name):
     value = values[name]
+    if isinstance(value, networks.Normal):
+      return tf.get_variable(name, initializer=lambda: value.stddev * tf.random.stateless_normal(
+        value.shape, value.seed))
     if isinstance(value, tuple):
       return tf.get_variable(name, value, initializer=tf.zeros_initializer())
     return tf.get_variable(name, value.shape, initializer=tf.constant_initializer(value))

@@ -31,10 +31,10 @@ def input_fn(mode, shard):
   model = models.get(FLAGS.bench_model)
   data = models.data(model, FLAGS.bench_seed, FLAGS.bench_minibatches)
   if mode == "train":
-    batches = shard.dataset(models.dataset(tf, data.features, data.labels))
+    batches = shard.dataset(models.dataset(tf, model, data.features, data.labels))
   else:
     batches = shard.dataset(models.dataset(
-      tf, data.eval_features[None], data.eval_labels[None]))
+      tf, model, data.eval_features[None], data.eval_labels[None]))
   features, labels = tf.data.make_one_shot_iterator(batches.prefetch(2)).get_next()
   if mode == "train" and shard.index == FLAGS.bench_straggler:
     with tf.control_dependencies([tf.py_func(_sleep, [], [], stateful=True)]):

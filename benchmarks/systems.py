@@ -11,6 +11,7 @@ import sys
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from benchmarks import models
+from tf1ps.cluster import visible_gpus
 from tf1ps.launch import find_free_ports
 from tf1ps.links import make_certificates
 
@@ -35,6 +36,7 @@ class System(NamedTuple):
   python: str = sys.executable
   runner: Tuple[str, ...] = ()  # the command before the script, such as tf1ps-run's
   env: Tuple[str, ...] = ()  # of all its tasks: "NAME=value"
+  has_gpu: bool = False  # whether its workers see this machine's GPUs
 
   @property
   def finds_its_pace(self) -> bool:
@@ -111,6 +113,15 @@ def tasks_of(system: System, run: Run) -> Tuple[List[Task], Dict[str, List[str]]
   return [make(system, run, job, index, addresses) for job, index in jobs], addresses
 
 
+def _env(system: System, job: str) -> List[str]:
+  """The begin of a task's command that sets its environment."""
+  made = list(system.env)
+  if system.has_gpu and job != "ps":
+    # Many systems are on the GPU at once: no process may take all of its memory.
+    made += ["CUDA_VISIBLE_DEVICES=" + ",".join(visible_gpus()), "TF_FORCE_GPU_ALLOW_GROWTH=true"]
+  return ["env", *made] if made else []
+
+
 def _hosts(addresses, jobs):
   return ["--%s_hosts=%s" % (job, ",".join(addresses[job])) for job in jobs]
 
@@ -133,7 +144,7 @@ def _peer(system, run, job, index, addresses):
   if system.peer in _COORDINATED:
     jobs += ("chief",)
   command = [
-    *(["env", *system.env] if system.env else []), system.python, *system.runner,
+    *_env(system, job), system.python, *system.runner,
     os.path.join("benchmarks", "peers", system.peer + ".py"),
     *_hosts(addresses, jobs), "--job_name=" + job, "--task_index=%d" % index,
     "--model=" + run.model, "--seed=%d" % run.seed, "--minibatches=%d" % run.minibatches,
@@ -157,7 +168,7 @@ def _tf1ps(system, run, job, index, addresses):
       "--learning_rate=%r" % models.get(run.model).learning_rate, "--bench_model=" + run.model,
       "--bench_seed=%d" % run.seed, "--bench_minibatches=%d" % run.minibatches,
       *_filled(system.options, run)]
-  command = [*(["env", *system.env] if system.env else []), system.python,
+  command = [*_env(system, job), system.python,
              os.path.join("bin", "tf1ps_%s.py" % job), *common, *given]
   return Task(job, index, [*run.link.prefixes[job], *command], "")
 

@@ -66,6 +66,9 @@ for name, value in (
 ):
   os.environ.setdefault(name, value)
 
+if os.environ["CUDA_VISIBLE_DEVICES"] != "-1":  # many processes are on the GPU at once
+  os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+
 # With TensorFlow Keras imports matplotlib, where it is there: a seventh of the time. What a test
 # imports later is imported.
 sys.modules.setdefault("matplotlib", None)
@@ -221,6 +224,27 @@ def no_server_is_known():
   yield
   if "tf1ps.cluster.server" in sys.modules:
     sys.modules["tf1ps.cluster.server"]._records.clear()
+
+
+@pytest.fixture(autouse=True)
+def control_flow_stays():
+  """Has each test begin with the control flow that TensorFlow has at its import.
+
+  A test that switches it, as programs do, would change what the tests after it build.
+  """
+  tf = sys.modules.get("tensorflow.compat.v1")
+  has_v2 = tf is not None and tf.control_flow_v2_enabled()
+  yield
+  if tf is not None:
+    (tf.enable_control_flow_v2 if has_v2 else tf.disable_control_flow_v2)()
+
+
+@pytest.fixture
+def control_flow_of_programs():
+  """Has a test build branches as the programs do: only such branches may have ref variables."""
+  import tensorflow.compat.v1 as tf
+
+  tf.disable_control_flow_v2()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 
 # {need: how to get it}
 NEEDS = {
+  "a GPU": "a GPU that TensorFlow sees, and `CUDA_VISIBLE_DEVICES=0`",
   "Chromium": "`apt-get install chromium`",
   "Compose": "`apt-get install docker-compose`",
   "FUSE": "root, and the device `/dev/fuse`",

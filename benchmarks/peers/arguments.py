@@ -21,7 +21,7 @@ def parser(description):
   made.add_argument("--steps", type=int, default=0, help="of this worker; 0: without end")
   made.add_argument("--counter", default="", help="the file in which steps are counted")
   made.add_argument("--variables", default="ref", choices=["ref", "resource"])
-  made.add_argument("--optimizer", default="sgd", choices=["sgd", "adam"])
+  made.add_argument("--optimizer", default="sgd", choices=["sgd", "momentum", "adam"])
   made.add_argument("--learning_rate", type=float, default=None)
   return made
 
@@ -38,4 +38,6 @@ def make_optimizer(tf, args, model):
   """The optimizer that the command line asks for."""
   if args.optimizer == "adam":
     return tf.train.AdamOptimizer(args.learning_rate or 0.001)
+  if args.optimizer == "momentum":
+    return tf.train.MomentumOptimizer(args.learning_rate or model.learning_rate, 0.9)
   return tf.train.GradientDescentOptimizer(args.learning_rate or model.learning_rate)

@@ -37,7 +37,7 @@ def build(args, cluster, evaluates=True):
   """Builds the graph; returns its train_op and, where asked for, the loss of what is held out."""
   model, data, variables = models.of_arguments(tf, args)
   worker = "/job:worker/task:%d" % args.task_index
-  batches = models.dataset(tf, data.features, data.labels)
+  batches = models.dataset(tf, model, data.features, data.labels)
   if len(cluster["worker"]) > 1:
     batches = batches.shard(len(cluster["worker"]), args.task_index)
   with tf.device(tf.train.replica_device_setter(worker_device=worker, cluster=cluster)):

@@ -44,7 +44,7 @@ def main():
   with tf1ps.ClusterCoordinator(
       server, steps_per_execution=args.steps_per_execution or "auto") as coordinator:
     iterator = iter(coordinator.create_per_worker_dataset(
-      lambda: models.dataset(tf, data.features, data.labels).repeat().prefetch(2)))
+      lambda: models.dataset(tf, model, data.features, data.labels).repeat().prefetch(2)))
     coordinator.build(step, (iterator,))
     coordinator.build(evaluate)
     while not args.steps or counter.steps < args.steps:

@@ -49,7 +49,7 @@ def main():
   counter = counters.Counter(args.counter)
 
   def input_fn():
-    return models.dataset(tf, data.features, data.labels).shard(
+    return models.dataset(tf, model, data.features, data.labels).shard(
       count, args.task_index).repeat().prefetch(2)
 
   def model_fn(features, labels, mode):

@@ -13,7 +13,7 @@ def main():
   args = arguments.parser(__doc__.splitlines()[0]).parse_args()
   arguments.prepare(tf, args)
   model, data, variables = models.of_arguments(tf, args)
-  batches = models.dataset(tf, data.features, data.labels).repeat().prefetch(2)
+  batches = models.dataset(tf, model, data.features, data.labels).repeat().prefetch(2)
   features, labels = tf.data.make_one_shot_iterator(batches).get_next()
   global_step = tf.train.get_or_create_global_step()
   with tf.variable_scope("model"):

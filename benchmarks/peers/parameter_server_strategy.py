@@ -74,7 +74,7 @@ def main():
     variables = make_variables(model, args.seed)
   coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
   iterator = iter(coordinator.create_per_worker_dataset(
-    lambda: models.dataset(tf, data.features, data.labels).repeat().prefetch(2)))
+    lambda: models.dataset(tf, model, data.features, data.labels).repeat().prefetch(2)))
   step = make_step(model, variables, args.learning_rate or model.learning_rate, args.unroll)
   counter = counters.Counter(args.counter)
   while not args.steps or counter.steps < args.steps:

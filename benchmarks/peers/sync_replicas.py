@@ -28,9 +28,9 @@ def parse():
   return parser.parse_args()
 
 
-def inputs(args, data, count):
+def inputs(args, model, data, count):
   """This worker's part of the data, the straggler's slowly."""
-  batches = models.dataset(tf, data.features, data.labels).shard(count, args.task_index)
+  batches = models.dataset(tf, model, data.features, data.labels).shard(count, args.task_index)
   features, labels = tf.data.make_one_shot_iterator(batches.repeat().prefetch(2)).get_next()
   if args.task_index == args.straggler:
     sleep = tf.py_func(lambda: threading.Event().wait(args.sleep) or 0, [], tf.int64)
@@ -51,7 +51,7 @@ def main():
   model, data, variables = models.of_arguments(tf, args)
   worker = "/job:worker/task:%d" % args.task_index
   with tf.device(tf.train.replica_device_setter(worker_device=worker, cluster=cluster)):
-    features, labels = inputs(args, data, count)
+    features, labels = inputs(args, model, data, count)
     global_step = tf.train.get_or_create_global_step()
     with tf.variable_scope("model"):
       loss = models.loss(tf, model, features, labels, variables)

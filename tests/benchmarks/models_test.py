@@ -24,6 +24,17 @@ def test_the_sizes_are_those_of_the_tables():
     models.get("V0")
 
 
+def test_the_networks_have_the_parameters_of_their_papers():
+  def parameters(name):
+    values = models.initial_values(models.get(name))
+    return len(values), sum(int(np.prod(getattr(value, "shape", value))) for _, value in values)
+
+  # The usual count of ResNet-50 is that of one scale and one shift behind each convolution.
+  assert parameters("resnet50") == (161, 25557032)
+  assert parameters("vgg16") == (32, 138357544)
+  assert parameters("narrow") == (402, 201 * 256 * 257)
+
+
 def test_a_seed_orders_the_same_examples_anew_and_minibatches_come_once():
   model = models.get("V1")
   first, again, other = [models.data(model, seed, 4) for seed in (0, 0, 1)]
@@ -34,7 +45,7 @@ def test_a_seed_orders_the_same_examples_anew_and_minibatches_come_once():
     np.sort(one.features.reshape(-1, 16), 0) for one in (first, other)])
   np.testing.assert_array_equal(first.eval_features, other.eval_features)
   with tf.Graph().as_default(), tf.Session() as session:
-    batches = models.dataset(tf, first.features, first.labels)
+    batches = models.dataset(tf, model, first.features, first.labels)
     found, _ = tf.data.make_one_shot_iterator(batches).get_next()
     np.testing.assert_array_equal([session.run(found) for _ in range(4)], first.features)
 
@@ -45,13 +56,14 @@ def test_few_ids_make_most_of_zipf():
   assert len(np.unique(uniform)) > 3 * len(np.unique(zipf))
 
 
-@pytest.mark.parametrize("name", ["S", "H", "V2", "E_small"])
+@pytest.mark.parametrize("name", [
+  "S", "H", "V2", "E_small", "resnet_tiny", "resnet_tiny_fed"])
 def test_every_model_learns(name):
   model = models.get(name)
   data = models.data(model, 0, 8)
   with tf.Graph().as_default():
     features, labels = tf.data.make_one_shot_iterator(
-      models.dataset(tf, data.features, data.labels).repeat()).get_next()
+      models.dataset(tf, model, data.features, data.labels).repeat()).get_next()
     loss = models.loss(tf, model, features, labels, models.graph_variables(tf, model))
     step = tf.train.GradientDescentOptimizer(model.learning_rate).minimize(loss)
     with tf.Session() as session:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from benchmarks import comparisons, links, models, registry, systems
+from benchmarks import comparisons, interleaving, links, models, registry, systems
 from benchmarks.__main__ import parse
 
 RUN = systems.Run("L", "/folder", links.LOOPBACK, steps=120, seed=1, minibatches=240)
@@ -37,6 +37,20 @@ def test_a_peer_counts_where_somebody_asks():
     ("ps", False), ("worker", False), ("chief", True)]
   tasks, _ = systems.tasks_of(comparisons.PEERS[2], RUN)
   assert [task.job for task in tasks] == ["worker"]
+
+
+def test_workers_alone_see_the_gpus_that_this_process_sees(monkeypatch):
+  monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+  for line in comparisons._GPU[1:4]:
+    ps, worker = (task.command for task in systems.tasks_of(line, RUN)[0])
+    assert worker[:2] == ["env", "CUDA_VISIBLE_DEVICES=2,3"]
+    assert not any("CUDA" in word for word in ps)  # `systems.environment` hides the GPUs
+
+
+def test_a_benchmark_of_gpus_is_skipped_without_one(monkeypatch):
+  monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+  with pytest.raises(interleaving.Skipped, match="there is no GPU"):
+    comparisons.run(comparisons.COMPARISONS["gpu_narrow"][0], interleaving.Pace(), 0, 0)
 
 
 def test_every_comparison_names_models_that_exist_and_lines_that_differ():

@@ -122,6 +122,7 @@ def test_workers_of_one_host_take_memory_as_they_need_it(two_gpus, caplog):
 
 def test_where_there_is_no_gpu_nothing_is_said(caplog, monkeypatch, tmp_path):
   monkeypatch.setenv("PATH", str(tmp_path))
+  monkeypatch.setenv(gpus.VARIABLE, gpus.NO_GPU)
   caplog.set_level(logging.INFO, "tf1ps")
   assert gpus.with_gpus(None, Cluster(TOGETHER, "worker", 1)).gpu_options.allow_growth
   assert not caplog.records

@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 from tests import harness
 from tests.cluster_tasks import say, stay
 from tf1ps.cluster.description import Task
+from tf1ps.cluster.gpus import NO_GPU
 from tf1ps.replication import clones
 
 WORKERS = ["/job:worker/task:%d" % i for i in range(3)]
@@ -19,9 +20,12 @@ WORKERS = ["/job:worker/task:%d" % i for i in range(3)]
 _numbers = itertools.count()
 
 
-def serve(jobs, job, index):
-  """A server with two CPU devices."""
-  tf.train.Server(tf.train.ClusterSpec(jobs), job, index, config=clones.with_cpu_devices(2))
+def serve(jobs, job, index, has_gpu=False):
+  """A server with two CPU devices, and with two parts of a GPU if it has one."""
+  config = clones.with_cpu_devices(2)
+  if has_gpu:
+    config.gpu_options.experimental.virtual_devices.add(memory_limit_mb=[1024.0, 1024.0])
+  tf.train.Server(tf.train.ClusterSpec(jobs), job, index, config=config)
   say("up")
   stay()
 
@@ -40,15 +44,20 @@ class Nodes(object):
     servers: the workers' processes.
   """
 
-  def __init__(self, forks, num_ps, num_workers):
+  def __init__(self, forks, num_ps, num_workers, gpu=None):
+    """Starts the processes; worker 0 has this GPU, as CUDA_VISIBLE_DEVICES names it, if any."""
     addresses = harness.addresses(num_ps + num_workers)
     self.jobs = {"worker": addresses[num_ps:]}
     if num_ps:
       self.jobs["ps"] = addresses[:num_ps]
     self.workers = [Task("worker", i, address) for i, address in enumerate(self.jobs["worker"])]
     self._forks, self._of_thread = forks, threading.local()
-    self.all = [forks.start("%s %d" % (job, i), serve, self.jobs, job, i)
-                for job, tasks in sorted(self.jobs.items()) for i in range(len(tasks))]
+    self.all = []
+    for job, tasks in sorted(self.jobs.items()):
+      for i in range(len(tasks)):
+        own = gpu if (job, i) == ("worker", 0) else None
+        self.all.append(forks.start("%s %d" % (job, i), serve, self.jobs, job, i, own is not None,
+                                    CUDA_VISIBLE_DEVICES=own or NO_GPU))
     self.servers = self.all[num_ps:]
     for server in self.all:
       server.wait_for("up")
@@ -106,8 +115,8 @@ class Nodes(object):
 
 
 @contextlib.contextmanager
-def started(forks, num_ps=1, num_workers=3):
-  nodes = Nodes(forks, num_ps, num_workers)
+def started(forks, num_ps=1, num_workers=3, gpu=None):
+  nodes = Nodes(forks, num_ps, num_workers, gpu)
   try:
     yield nodes
   finally:

@@ -179,6 +179,7 @@ def test_every_optimizer_takes_a_rate_that_is_lowered(name):
   assert found[0] == pytest.approx(found[1], rel=1e-6) and found[0] < 1
 
 
+@pytest.mark.usefixtures("control_flow_of_programs")
 def test_a_gradient_as_old_as_zero_may_be_asked_for_and_less_not():
   with tf.Graph().as_default():
     w, step = tf.get_variable("w", initializer=1.0), tf.train.get_or_create_global_step()

@@ -6,6 +6,8 @@ import tensorflow.compat.v1 as tf
 from tf1ps.replication import staleness
 from tf1ps.training import async_update
 
+pytestmark = pytest.mark.usefixtures("control_flow_of_programs")
+
 
 @pytest.mark.parametrize("damps, max_staleness, w, ages", [
   (False, None, [9, 8, 7], [0, 2, 1]), (True, None, [9, 8.5, 7.5], [0, 2, 1]),
