@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -59,7 +60,7 @@ def _processor():
 
 def _gpus():
   """The names of the GPUs, each after a comma."""
-  if not visible_gpus():
+  if not visible_gpus() or shutil.which("nvidia-smi") is None:
     return ""
   done = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
                         stdout=subprocess.PIPE, universal_newlines=True)
