@@ -12,23 +12,27 @@ def graph():
     yield graph
 
 
+@pytest.mark.parametrize("time", [1, 2])
+def test_each_test_begins_with_the_control_flow_of_tensorflow(time):
+  """The fixture `control_flow_stays` of all tests takes back what the first of these two leaves."""
+  has_v2 = tf.control_flow_v2_enabled()
+  assert has_v2 == (not tf.__version__.startswith("1."))
+  (tf.disable_control_flow_v2 if has_v2 else tf.enable_control_flow_v2)()
+
+
 def test_depths():
-  was = tf.control_flow_v2_enabled()
   tf.disable_control_flow_v2()
-  try:
-    x = tf.placeholder(tf.float32, [])
-    inside = []
+  x = tf.placeholder(tf.float32, [])
+  inside = []
 
-    def note(tensor):
-      inside.append(tensor.op.name)
-      return tensor
+  def note(tensor):
+    inside.append(tensor.op.name)
+    return tensor
 
-    either = tf.cond(x > 0, lambda: tf.cond(x > 1, lambda: note(x * 2), lambda: x) + 1, lambda: x)
-    _, total = tf.while_loop(
-      lambda i, _: i < 3, lambda i, t: (i + 1, note(t + x)), [0, 0.0])
-    after = either + total
-    depths = control_flow.depths(control_flow.in_order(tf.get_default_graph().get_operations()))
-    assert [depths[name] for name in inside] == [(2, 0), (1, 1)]
-    assert depths[after.op.name] == depths[either.op.name] == depths[total.op.name] == (0, 0)
-  finally:
-    (tf.enable_control_flow_v2 if was else tf.disable_control_flow_v2)()
+  either = tf.cond(x > 0, lambda: tf.cond(x > 1, lambda: note(x * 2), lambda: x) + 1, lambda: x)
+  _, total = tf.while_loop(
+    lambda i, _: i < 3, lambda i, t: (i + 1, note(t + x)), [0, 0.0])
+  after = either + total
+  depths = control_flow.depths(control_flow.in_order(tf.get_default_graph().get_operations()))
+  assert [depths[name] for name in inside] == [(2, 0), (1, 1)]
+  assert depths[after.op.name] == depths[either.op.name] == depths[total.op.name] == (0, 0)

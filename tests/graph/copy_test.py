@@ -87,32 +87,28 @@ def test_random_numbers_of_a_seed_differ_from_copy_to_copy():
 
 @pytest.mark.parametrize("kind", ["branch", "loop", "function", "gradient"])
 def test_random_numbers_in_functions_differ_as_well(kind):
-  was = tf.control_flow_v2_enabled()
   tf.enable_control_flow_v2()
-  try:
-    x = tf.ones([20])
+  x = tf.ones([20])
 
-    def dropped(value):
-      return tf.nn.dropout(value, rate=0.5, seed=3)
+  def dropped(value):
+    return tf.nn.dropout(value, rate=0.5, seed=3)
 
-    if kind == "branch":
-      drawn = tf.cond(tf.zeros([]) < 1.0, lambda: dropped(x), lambda: x)
-    elif kind == "loop":  # a function in a function
-      drawn = tf.while_loop(
-        lambda i, _: i < 1,
-        lambda i, y: (i + 1, tf.cond(i < 1, lambda: dropped(y), lambda: y)), [0, x])[1]
-    else:
-      drawn = tf.function(dropped)(x)
-      if kind == "gradient":
-        drawn, = tf.gradients(drawn, x)
-    part = copy_lib.Subgraph([drawn])
-    copies = [part.copy("copy", number).of(drawn) for number in (0, 1, 2, 2)]
-    with tf.Session() as session:
-      values = [tuple(value) for value in session.run([drawn] + copies)]
-    assert values[0] == values[1] and values[3] == values[4]
-    assert len(set(values)) == 3
-  finally:
-    (tf.enable_control_flow_v2 if was else tf.disable_control_flow_v2)()
+  if kind == "branch":
+    drawn = tf.cond(tf.zeros([]) < 1.0, lambda: dropped(x), lambda: x)
+  elif kind == "loop":  # a function in a function
+    drawn = tf.while_loop(
+      lambda i, _: i < 1,
+      lambda i, y: (i + 1, tf.cond(i < 1, lambda: dropped(y), lambda: y)), [0, x])[1]
+  else:
+    drawn = tf.function(dropped)(x)
+    if kind == "gradient":
+      drawn, = tf.gradients(drawn, x)
+  part = copy_lib.Subgraph([drawn])
+  copies = [part.copy("copy", number).of(drawn) for number in (0, 1, 2, 2)]
+  with tf.Session() as session:
+    values = [tuple(value) for value in session.run([drawn] + copies)]
+  assert values[0] == values[1] and values[3] == values[4]
+  assert len(set(values)) == 3
 
 
 def test_a_sparse_gradient_stays_one():
@@ -126,20 +122,16 @@ def test_a_sparse_gradient_stays_one():
 
 @pytest.mark.parametrize("v2", [False, True])
 def test_branches_loops_and_their_gradients(v2):
-  was = tf.control_flow_v2_enabled()
   (tf.enable_control_flow_v2 if v2 else tf.disable_control_flow_v2)()
-  try:
-    w = tf.get_variable("w", initializer=2.0, use_resource=True)
-    _, power = tf.while_loop(lambda i, _: i < 3, lambda i, p: (i + 1, p * w), [0, 1.0])
-    either = tf.cond(power > 1.0, lambda: power * 2.0, lambda: power)
-    gradient, = tf.gradients(either, w)
-    part = copy_lib.Subgraph([either, gradient])
-    copies = [part.copy("copy").of([either, gradient]) for _ in range(2)]
-    with tf.Session() as session:
-      session.run(tf.global_variables_initializer())
-      assert session.run([[either, gradient], copies]) == [[16.0, 24.0], [[16.0, 24.0]] * 2]
-  finally:
-    (tf.enable_control_flow_v2 if was else tf.disable_control_flow_v2)()
+  w = tf.get_variable("w", initializer=2.0, use_resource=True)
+  _, power = tf.while_loop(lambda i, _: i < 3, lambda i, p: (i + 1, p * w), [0, 1.0])
+  either = tf.cond(power > 1.0, lambda: power * 2.0, lambda: power)
+  gradient, = tf.gradients(either, w)
+  part = copy_lib.Subgraph([either, gradient])
+  copies = [part.copy("copy").of([either, gradient]) for _ in range(2)]
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    assert session.run([[either, gradient], copies]) == [[16.0, 24.0], [[16.0, 24.0]] * 2]
 
 
 def test_nothing_to_copy_is_refused():

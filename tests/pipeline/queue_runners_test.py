@@ -124,12 +124,8 @@ def test_a_bad_field_in_a_loop_over_the_records_of_a_read(tmp_path, loops_are_op
   names = tf.train.string_input_producer([classic.write(tmp_path / "a.csv", 9, bad=[7])],
                                          num_epochs=1)
   lines = tf.TextLineReader().read_up_to(names, 5)[1]
-  before = tf.control_flow_v2_enabled()
-  try:
-    (tf.enable_control_flow_v2 if loops_are_operations else tf.disable_control_flow_v2)()
-    numbers = tf.map_fn(lambda line: tf.decode_csv(line, [[0], [0]])[1], lines, tf.int32)
-  finally:
-    (tf.enable_control_flow_v2 if before else tf.disable_control_flow_v2)()
+  (tf.enable_control_flow_v2 if loops_are_operations else tf.disable_control_flow_v2)()
+  numbers = tf.map_fn(lambda line: tf.decode_csv(line, [[0], [0]])[1], lines, tf.int32)
   batch = tf.train.batch([numbers], 1, enqueue_many=True)
   with classic.initialised() as session:
     tf1ps.start_queue_runners(session)

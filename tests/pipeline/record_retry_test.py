@@ -128,12 +128,8 @@ def test_a_loop_over_a_record(lines, loops_are_operations):
     return tf.while_loop(lambda n, _: n < 10, lambda n, total: (n * step, total + n),
                          [number_of(lines), tf.constant(0)])[1]
 
-  before = tf.control_flow_v2_enabled()
-  try:
-    (tf.enable_control_flow_v2 if loops_are_operations else tf.disable_control_flow_v2)()
-    copy = record_retry.track_records(enqueue(rounds()))
-  finally:
-    (tf.enable_control_flow_v2 if before else tf.disable_control_flow_v2)()
+  (tf.enable_control_flow_v2 if loops_are_operations else tf.disable_control_flow_v2)()
+  copy = record_retry.track_records(enqueue(rounds()))
   assert run(copy, 2)[0] == [1 + 2 + 4 + 8, 2 + 4 + 8]
 
 

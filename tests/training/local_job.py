@@ -36,13 +36,8 @@ def train(input_fn=None, model_fn=None, workers=1, **options):
   server = _worker(options.get("replication") != "all_reduce", workers)
   server_lib._records.update(_records)  # other tests know of no server: see conftest.py
   program = contract.Program("line", None, input_fn or line_input, model_fn or line_model)
-  has_v2 = tf.control_flow_v2_enabled()
   tf.disable_control_flow_v2()  # as in tf1ps-worker
-  try:
-    return worker.train(program, server, options_lib.Options(**options))
-  finally:
-    if has_v2:
-      tf.enable_control_flow_v2()
+  return worker.train(program, server, options_lib.Options(**options))
 
 
 def record(workers=1):

@@ -32,16 +32,11 @@ def model_fn(features, labels, mode):
 
 
 def train(directory, steps, learning_rate, num_ps=1, **options):
-  has_v2 = tf.control_flow_v2_enabled()
   tf.disable_control_flow_v2()  # as in tf1ps-worker
-  try:
-    with tf.Graph().as_default(), tf1ps.local_cluster(num_ps=num_ps, num_workers=1) as cluster:
-      return cluster.train(
-        (input_fn, model_fn), checkpoint_dir=str(directory), optimizer="momentum", batch_size=20,
-        steps=steps, learning_rate=learning_rate, **options)
-  finally:
-    if has_v2:
-      tf.enable_control_flow_v2()
+  with tf.Graph().as_default(), tf1ps.local_cluster(num_ps=num_ps, num_workers=1) as cluster:
+    return cluster.train(
+      (input_fn, model_fn), checkpoint_dir=str(directory), optimizer="momentum", batch_size=20,
+      steps=steps, learning_rate=learning_rate, **options)
 
 
 def values_in(directory):

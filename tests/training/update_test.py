@@ -101,12 +101,9 @@ def test_one_worker(options, tmp_path):
 
 @pytest.fixture
 def cluster():
-  has_v2 = tf.control_flow_v2_enabled()
-  tf.disable_control_flow_v2()
+  tf.disable_control_flow_v2()  # as the programs do
   with tf.Graph().as_default(), tf1ps.local_cluster(num_ps=2, num_workers=2) as cluster:
     yield cluster
-  if has_v2:
-    tf.enable_control_flow_v2()
 
 
 @pytest.mark.slow
