@@ -227,16 +227,18 @@ def no_server_is_known():
 
 
 @pytest.fixture(autouse=True)
-def control_flow_stays():
-  """Has each test begin with the control flow that TensorFlow has at its import.
+def tensorflow_stays():
+  """Has each test begin with the control flow and the variables that TensorFlow's import chooses.
 
-  A test that switches it, as programs do, would change what the tests after it build.
+  A test that switches them, as programs do, would change what the tests after it build.
   """
   tf = sys.modules.get("tensorflow.compat.v1")
-  has_v2 = tf is not None and tf.control_flow_v2_enabled()
+  if tf is not None:
+    has_v2, is_resource = tf.control_flow_v2_enabled(), tf.resource_variables_enabled()
   yield
   if tf is not None:
     (tf.enable_control_flow_v2 if has_v2 else tf.disable_control_flow_v2)()
+    (tf.enable_resource_variables if is_resource else tf.disable_resource_variables)()
 
 
 @pytest.fixture

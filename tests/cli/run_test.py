@@ -122,13 +122,15 @@ def test_a_flag_that_the_program_ignores_is_named(call):
                  "did you mean --learning_rate?\n")
 
 
-def test_a_flag_that_absl_reads_is_not_called_ignored(call, tmp_path, monkeypatch):
-  monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")  # tf1ps.v1 sets it
+def test_a_flag_that_absl_reads_is_not_called_ignored(start, tmp_path):
   (tmp_path / "my.flags").write_text("--rate=3\n")
-  code, out, err = call("train.py", "--flagfile=%s" % (tmp_path / "my.flags"), train=(
+  (tmp_path / "train.py").write_text(
     "import tensorflow.compat.v1 as tf\ntf.app.flags.DEFINE_integer('rate', 1, '')\n"
-    "def main(_):\n  print(tf.app.flags.FLAGS.rate)\ntf.app.run()"))
-  assert (code, out) == (0, "3\n") and "ignored" not in err
+    "def main(_):\n  print(tf.app.flags.FLAGS.rate)\ntf.app.run()")
+  task = start("train", program_tasks.run_program, "tf1ps-run",
+               ["train.py", "--flagfile=%s" % (tmp_path / "my.flags")], tmp_path)
+  assert task.wait() == 0, task.output
+  assert task.lines[-1] == "3" and "ignored" not in task.output
 
 
 def test_a_file_that_is_not_there_names_the_nearest(call):

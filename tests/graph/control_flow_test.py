@@ -13,11 +13,12 @@ def graph():
 
 
 @pytest.mark.parametrize("time", [1, 2])
-def test_each_test_begins_with_the_control_flow_of_tensorflow(time):
-  """The fixture `control_flow_stays` of all tests takes back what the first of these two leaves."""
-  has_v2 = tf.control_flow_v2_enabled()
-  assert has_v2 == (not tf.__version__.startswith("1."))
-  (tf.disable_control_flow_v2 if has_v2 else tf.enable_control_flow_v2)()
+def test_each_test_begins_with_the_switches_of_tensorflows_import(time):
+  """The fixture `tensorflow_stays` of all tests takes back what the first of these two leaves."""
+  is_new = not tf.__version__.startswith("1.")
+  assert tf.control_flow_v2_enabled() == tf.resource_variables_enabled() == is_new
+  (tf.disable_control_flow_v2 if is_new else tf.enable_control_flow_v2)()
+  (tf.disable_resource_variables if is_new else tf.enable_resource_variables)()
 
 
 def test_depths():
