@@ -1,7 +1,7 @@
 """Refuses a task whose container does not fit the containers of the other tasks.
 
 Two jobs in one container overwrite each other's variables. A worker whose container differs from
-its chief's waits in vain. The heartbeats show both.
+its chief's container waits in vain. The heartbeats show both faults.
 """
 
 from __future__ import annotations

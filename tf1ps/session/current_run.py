@@ -4,9 +4,10 @@ Every member knows the run's id and record (`join`). The chief also
 
 1. finds out whether the live state belongs to its run (`adopt`), or takes over the run of living
    members (takeover.py);
-2. else begins a run and clears the state of others (`begin_initialisation`);
+2. if neither is possible, begins a run and clears the state of other runs
+   (`begin_initialisation`);
 3. marks the run as initialised (`mark_initialised`) and, at the end, as ended (`release`), which
-   releases the ps. The status file of its directory says the same.
+   releases the ps. The status file in the run's directory says the same.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _log = logging.getLogger("tf1ps")
 
 def _of_run(run_id: str, runs: List[Optional[RunRecord]],
             signature: List[list]) -> List[RunRecord]:
-  """Returns the records of a run that may go on with a graph of that signature."""
+  """Returns the records of a run that a graph of that signature may continue."""
   return [run for run in runs if run_id and run is not None and run.id == run_id and not run.ended
           and (not run.initialised or run.signature == signature)]
 
@@ -84,14 +85,14 @@ class CurrentRun:
       return self._record
 
   def join(self, run: RunRecord) -> None:
-    """Takes a run that the chief has initialised for this task's own."""
+    """Makes a run that the chief has initialised this task's own run."""
     with self._lock:
       self.id, self._record = run.id, run
 
   def check_same(self) -> None:
     """Raises AbortedError if the chief has begun to restore the run since this task joined it.
 
-    A session that was opened before this call stays with the ps' processes of that moment.
+    A session that was opened before this call still uses the ps processes of that moment.
     """
     current = self._record._replace(ended=True, failed=False)
     if any(run is None or run._replace(ended=True, failed=False) != current
@@ -129,7 +130,7 @@ class CurrentRun:
       self._id_of_living(runs) if self._directory is None else self._directory.run_id)
     if self.id and not any(runs):
       self._lost = list(self._records.state_tasks)
-      return False  # all of them were restarted: this process goes on with its run
+      return False  # all state tasks were restarted: this process continues its run
     mine = _of_run(known, runs, signature)
     if not mine:
       known = self._take_over(runs, signature, interrupted)
@@ -145,7 +146,7 @@ class CurrentRun:
     return len(self._keeps) == len(self._records.state_tasks)
 
   def _id_of_living(self, records) -> str:
-    """Returns the run of which another task was a member a moment ago."""
+    """Returns the id of the run that another task was a member of a moment ago, or ""."""
     self._heartbeat.beat()  # even a silent member may still live
     runs = _live_runs(records)
     for member in self._heartbeat.members():
@@ -156,7 +157,7 @@ class CurrentRun:
 
   def _take_over(self, records: List[Optional[RunRecord]], signature: List[list],
                  interrupted: Callable[[], None]) -> str:
-    """Returns the run of living members, which this chief goes on with; "" if nobody lives."""
+    """Returns the id of a living member's run, which this chief continues; "" if none lives."""
     runs = _live_runs(records)
     if not runs:
       return ""
@@ -177,7 +178,7 @@ class CurrentRun:
 
   @property
   def lost_part(self) -> List[object]:
-    """The tasks that lost their state, if all others keep theirs whole; set by `adopt`."""
+    """The tasks that lost their state, if all other tasks keep their state; set by `adopt`."""
     is_part = self._keeps and (
       len(self._keeps) + len(self._lost) == len(self._records.state_tasks))
     return list(self._lost) if is_part else []
@@ -185,8 +186,8 @@ class CurrentRun:
   def begin_initialisation(self, graph=None) -> None:
     """Marks the run as not initialised, and clears the state of other runs.
 
-    A task that had no run keeps everything. A ps whose own program may wait for a queue keeps its
-    queues: only the state of `graph` is cleared there. Raises ControlError or ContainerError.
+    Nothing is cleared on a task that had no run. A ps whose own program may wait for a queue keeps
+    its queues: only the state of `graph` is cleared there. Raises ControlError or ContainerError.
     """
     goes_on = bool(self.id)
     self._heartbeat.set(state=MEMBER_STARTING)
@@ -210,7 +211,8 @@ class CurrentRun:
     """Marks the run as initialised, which the other workers wait for."""
     self._heartbeat.set(run=self.id, session=0)
     self._watch.offer_saves()
-    self._heartbeat.try_beat()  # before the mark, so that its readers see the chief's state, too
+    # Before the mark, so that a task that reads the mark sees the chief's state, too.
+    self._heartbeat.try_beat()
     if not self._record.initialised:
       self._write(self._record._replace(initialised=True, signature=signature))
     self._write_file(RUN_RUNNING)
@@ -248,6 +250,6 @@ class CurrentRun:
       return
     step = self._heartbeat.get("global_step")
     if state == RUN_RUNNING and step >= 0:
-      self._directory.beat(self.id, step, now=True)  # this process has trained, and goes on
+      self._directory.beat(self.id, step, now=True)  # this process has trained, and continues
     else:
       self._directory.write(self.id, state, step, reason, goal)

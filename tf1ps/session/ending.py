@@ -1,23 +1,25 @@
 """The end of a job: each task reports its end, and the chief waits for the other workers.
 
-A table in state/heartbeat.py lists all kinds of end. The states of a worker that does its part,
-with the control records of each:
+A table in state/heartbeat.py lists all kinds of end. The states of a worker that does its part, the
+control records that show each state, and the call that leads to the next state:
 
   state     the records           next state
   training  its heartbeat         reported: `report`, in each heartbeat from here on
   reported  its report, unless a  heard: `read`, by a heartbeat of the chief, which remembers it;
             ps was lost with it   training: `restart`
-  heard     its process, in the   left: `beat`, which reads that; training: `restart`;
+  heard     its process, in the   left: `beat`, which reads that record; training: `restart`;
             chief's heartbeat     reported: `restart_chief`
   left      may be lost           training: `restart`
 
 A process that finds the report of its task's earlier process repeats the report. The chief also
-writes the names of the workers that have done their part into the run's status file. So its next
-process knows a worker that left before a ps was lost with the report.
+writes the names of the workers that have done their part into the run's status file. So if a worker
+leaves and a ps is then lost with the worker's report, the chief's next process still knows that the
+worker has done its part.
 
 The chief waits until each other worker has reported, has failed, is lost, never joined, or has made
-no step for `end_timeout` seconds. The limit starts again whenever a missing worker makes a step. A
-worker that has failed counts as failed after `heartbeat_timeout` seconds without a new process.
+no step for `end_timeout` seconds. The limit starts again whenever a missing worker makes a step.
+After a worker reports a failure, the chief waits `heartbeat_timeout` seconds for a new process of
+that worker before it counts the worker as failed.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class TaskLostError(Error, RuntimeError):
 
 
 def report_part(membership: membership_lib.Membership, problems: List[str]) -> None:
-  """Reports that this task has done its part; the chief releases the ps first.
+  """Reports that this task has done its part; a chief releases the ps before its report.
 
   `problems` has a sentence for each other worker that did not do its part.
   """
@@ -63,11 +65,11 @@ def report_part(membership: membership_lib.Membership, problems: List[str]) -> N
 
 
 def report_error(membership: membership_lib.Membership, error: BaseException) -> str:
-  """Reports the error that has ended this task; returns the reason that the others read."""
+  """Reports the error that has ended this task; returns the reason that other tasks read."""
   reason = "%s: %s" % (type(error).__name__, error_line(error))
   if isinstance(error, SystemExit):
     reason = "the program ended Python with %r" % (error.code,)
-  # The lost task may keep the reports.
+  # The lost task may be the task that keeps the reports, so the limit is short.
   is_lost = isinstance(error, (TaskLostError, TaskUnavailableError))
   membership.report(MEMBER_FAILED, reason, limit=TIMING.report_limit_after_loss if is_lost
                     else TIMING.report_limit_after_failure)
@@ -88,7 +90,7 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
     membership: the chief's membership of the run.
     end_timeout: seconds without a step of any missing worker until the wait ends.
     each_round: called in each iteration of the wait; may raise.
-    expects_all: whether a worker that never joined did not do its part.
+    expects_all: whether a worker that never joined counts as a worker that did not do its part.
 
   Returns:
     A sentence for each worker that did not do its part.
@@ -133,7 +135,7 @@ def _end_of(membership, task, member: Optional[Member], waited: float) -> Option
     return ""
   if member.state == MEMBER_FAILED and (
       member.age <= membership.heartbeat_timeout and member.process != own_identity()):
-    return None  # a scheduler may start it again, unless it is a part of this process
+    return None  # a scheduler may start the worker again, unless it runs in this process
   end = member.say_end(membership.heartbeat.is_lost(member))
   return "%s %s" % (member.name, end) if end else None
 

@@ -38,7 +38,8 @@ class SessionTimeoutError(SessionCreationError, tf.errors.DeadlineExceededError)
 def finalize(scaffold: tf.train.Scaffold) -> None:
   """Prepares the default graph for its sessions, then finalises the scaffold and the graph.
 
-  It adopts the queue runners, and makes the counts of several workers exact (`lock_counts`).
+  It adopts the queue runners. It also makes counters that several workers increment exact
+  (`lock_counts`).
   """
   adopt_queue_runners()
   scaffold.finalize()
@@ -50,8 +51,8 @@ def within(session, max_wait_secs: float,
            reason: Callable[[], str] = lambda: _IN_INITIALISATION) -> Iterator[None]:
   """Limits a block that initialises a session: after `max_wait_secs`, a SessionTimeoutError.
 
-  An init_op may wait for ever, such as for a queue whose runners start later. From here on, a run
-  that waits for a queue without a thread that fills it logs a warning.
+  An init_op may wait for ever, for example for a queue whose runners start later. From here on, a
+  session run logs a warning if it waits for a queue that no thread fills.
   """
   session.on_long_run = warn_unfilled_queues
   timer = threading.Timer(
@@ -71,7 +72,7 @@ def restore_or_initialise(session, scaffold: tf.train.Scaffold,
 
   Then it clears the state of rounds and clocks, which belongs to the previous values (`clear_ops`).
   Returns the restored checkpoint, or None. Raises CheckpointError if no checkpoint can be read, or
-  the checkpoint does not fit the graph.
+  if the checkpoint does not fit the graph.
   """
   checkpoint = None
   if checkpoint_dir:
@@ -112,7 +113,7 @@ def initialise_locally(session, scaffold: tf.train.Scaffold, only_task: Optional
 def has_partial_update(session) -> bool:
   """Returns whether an interrupted synchronous update has left unusable values.
 
-  The check waits for the end of current updates.
+  The check waits until the current updates have ended.
   """
   return any(session.run(partial_updates(session.graph)))
 

@@ -7,10 +7,10 @@ at the start    the hooks join, the signal watch and the heartbeat begin, a sess
 at each step    the last hook counts the step into the heartbeat, and ends the loop after a signal
 at a signal     the loop has two seconds to end; then the chief saves from a separate session, and
                 the blocked run is aborted
-at a signal to  the chief saves from a separate session while its steps go on; a ps ends after that
-another task
+at a signal to  the chief saves from a separate session while its steps continue; if the task is a
+another task    ps, it ends after the save
 at the end      the hooks leave; the chief waits for the other workers, saves the last checkpoint,
-                and releases the ps; the other workers report their end
+                and releases the ps; each other worker reports its end
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SessionLifecycle:
     self._closing = threading.Event()
     grace = GRACE if membership is None else membership.record.grace
     self._exit_limit = min(TIMING.force_exit_limit, grace)
-    # The further seconds that a save gets: the grace, less the time to probe the ps and to report.
+    # A save gets the rest of the grace: the exit limit covers the probe of the ps and the report.
     self._extension = grace - self._exit_limit
     self._signals = SignalWatch(self._on_signal, self._exit_limit)
     self._ended = False
@@ -148,7 +148,7 @@ class SessionLifecycle:
     """The chief waits for the other workers, and recovers its session during the wait.
 
     Workers that end by a vote stay until the last checkpoint is saved. If the chief is killed
-    before that, its next process needs them for each step.
+    before that save, the chief's next process needs these workers for each step.
     """
     if self.is_chief and self.signum is None and (
         self.settings.ends_job and self.settings.awaits_workers):
@@ -169,7 +169,7 @@ class SessionLifecycle:
     def each_round():
       self.interrupted()
       if self.session is not None and self.session.is_aborted:
-        # A ps was restarted, and the other workers wait until this chief restores its variables.
+        # A ps was restarted. The other workers wait until this chief restores the ps's variables.
         call_inside(self.tracker.ask)
 
     try:
@@ -186,7 +186,7 @@ class SessionLifecycle:
       call_inside(self._saver.save_last)
 
   def hold_close(self) -> None:
-    """Delays TensorFlow's close of the session to the end of this task's membership."""
+    """Delays TensorFlow's close of the session until the end of this task's membership."""
     session = self.session
     if self.membership is not None and session is not None:
       session.hold_close()
@@ -215,7 +215,7 @@ class SessionLifecycle:
       raise ending.JobFailedError(self.problems)
 
   def _flush_summaries(self):
-    # TensorFlow calls no hook after an error, and the last summaries show the cause.
+    # TensorFlow calls no hook after an error, but the last summaries may show its cause.
     if self._events is not None and self.sessions:
       flush_summaries(self._events)
 
@@ -270,12 +270,12 @@ class SessionLifecycle:
     self.membership.watch.answer_leaving(tokens)
 
   def save_after_loss(self) -> None:
-    """The chief of a synchronous job that has lost a replica saves: its variables are whole."""
+    """Saves in the chief of a synchronous job that has lost a replica: the variables are whole."""
     if self._saver is not None and self.session is not None and self._can_save():
       self._save_aside(self.session)
 
   def _save_later_steps(self):
-    """Saves what the other workers did after this session, which is still open for TensorFlow."""
+    """Saves the other workers' later steps; to TensorFlow, this session is still open."""
     if self._saver is not None and self._can_save():
       self._save_aside(self.session)
 
@@ -299,7 +299,7 @@ class SessionLifecycle:
 
 
 class _LastHook(tf.train.SessionRunHook):
-  """Stands last, after every other hook has seen the session and counted the step."""
+  """The last hook, which runs after every other hook has seen the session and the step."""
 
   def __init__(self, lifecycle: SessionLifecycle, creator):
     self._lifecycle, self._creator = lifecycle, creator
@@ -314,12 +314,12 @@ class _LastHook(tf.train.SessionRunHook):
 
 
 class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_end.Endable):
-  """A `tf.train.MonitoredSession` whose end is bounded, and which reports how it ended.
+  """A `tf.train.MonitoredSession` that ends within a limit, and that reports how it ended.
 
   A session that the program leaves open ends with the process (process_end.py).
 
   Attributes:
-    lifecycle: its `SessionLifecycle`.
+    lifecycle: the session's `SessionLifecycle`.
   """
 
   def __init__(self, lifecycle: SessionLifecycle, creator,
@@ -366,7 +366,7 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
                        close_as_tensorflow(exception_type, exception_value))
 
   def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
-    """Like `tf.train.MonitoredSession.run`; at the end of the data a hook may bring more."""
+    """Like `tf.train.MonitoredSession.run`; at the end of the data a hook may supply more data."""
     while True:
       try:
         return super().run(fetches, feed_dict, options, run_metadata)
@@ -385,7 +385,7 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
     self.__exit__(None if error is None else type(error), error, None)
 
   def save_last(self) -> None:
-    """Saves the steps since the chief's last checkpoint; nothing else ends."""
+    """Saves the steps since the chief's last checkpoint; the session stays open."""
     self.lifecycle.save_last(self.call_inside)
 
   def leave_after_signal(self) -> None:

@@ -1,14 +1,14 @@
 """Restores the variables of a lost ps, and leaves the newer values of the other ps (`lost_only`).
 
-1. The session names the variables without a value: the lost ps had them. Slots are among them,
-   because a slot lies on the task of its variable, and so are shards of divided variables.
-2. Only those of the saver's operations run that assign these variables. A saver that restores
-   anything else, such as a table, cannot be divided: then everything is restored.
+1. The session names the variables without a value, which are the variables of the lost ps. They
+   include slots, because a slot is on the task of its variable, and shards of divided variables.
+2. Of the saver's operations, only the operations that assign these variables run. A saver that
+   restores anything else, such as a table, cannot be divided: then everything is restored.
 3. Variables that the saver leaves out get their initial values.
 
-Afterwards the values of the job have different ages: those of this ps are as old as the checkpoint.
-Each variable is whole, and asynchronous workers read values of different ages at all times.
-Synchronous updates do not allow it.
+Afterwards the values of the job have different ages: the values on this ps are as old as the
+checkpoint. Each variable is whole, and asynchronous workers read values of different ages at all
+times. Synchronous updates do not allow values of different ages.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def restore_lost(session: tf.Session, saver: tf.train.Saver, checkpoint: str,
     names: the names of the variables without a value.
 
   Returns:
-    False if the saver restores more than variables; then nothing has changed.
+    Whether the variables were restored. False if the saver restores anything other than variables;
+    then nothing has changed.
 
   Raises:
     tf.errors.OpError: a variable could not be restored.

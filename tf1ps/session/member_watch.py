@@ -1,8 +1,8 @@
 """The other members of a task's job, as their heartbeats show them.
 
-The chief keeps the last heartbeat of each worker, because a ps that is lost takes the records of
-steps and ends away. It logs one line for each worker that is lost or is back, and hears of tasks
-that a signal ends. The other workers log that the chief has left.
+The chief keeps the last heartbeat of each worker, because the records of steps and ends disappear
+with a lost ps. The chief logs one line for each worker that is lost or is back, and reads which
+tasks a signal ends. The other workers log that the chief has left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class MemberWatch:
 
   Attributes:
     heartbeat: the heartbeat of this task, with the last heartbeats of the others.
-    rolled_back: the global steps that were lost with ps, as far as the chief knew of them.
+    rolled_back: the number of global steps that were lost with a ps, as far as the chief knew them.
   """
 
   def __init__(self, record: ServerRecord, heartbeat: Heartbeat, state_tasks: Sequence[Task]):
@@ -63,11 +63,11 @@ class MemberWatch:
     self._on_leaving = callback
 
   def on_done(self, callback: Callable[[Dict[str, bool]], None]) -> None:
-    """Calls the chief's callback with whether each worker has done its part, before it leaves."""
+    """Calls the chief's callback with whether each worker is done, before a worker may leave."""
     self._on_done = callback
 
   def offer_saves(self) -> None:
-    """Lets each ps that a signal ends ask for a checkpoint, from here on."""
+    """Announces that from here on, each ps that a signal ends may ask for a checkpoint."""
     if self._on_leaving is not None:
       self.answer_leaving([])
 
@@ -81,7 +81,8 @@ class MemberWatch:
   def roll_back(self, step: int, left_at: int = -1) -> int:
     """Notes that the job goes back to a global step; returns the number of lost steps.
 
-    A chief that has heard of no step yet takes `left_at`, an earlier chief's step; -1: not known.
+    A chief that has heard of no step yet counts from `left_at`, the step of an earlier chief, or -1
+    if that step is not known.
     """
     before = max(self._last_step, self._own_step())
     if before < 0:
@@ -115,7 +116,7 @@ class MemberWatch:
                      if m.run == run_id})
     if heard != before:
       self.heartbeat.set(heard=heard)
-      self.heartbeat.try_beat()  # the workers leave when they read that
+      self.heartbeat.try_beat()  # a worker leaves when it reads its process in `heard`
 
   def _own_step(self) -> int:
     own = self.heartbeat.get("global_step")
@@ -149,7 +150,7 @@ class MemberWatch:
       self._on_leaving(tokens, ", ".join(names))
 
   def look_at_chief(self, run_id: str) -> None:
-    """Logs once, in another worker, that the chief has left the run: nobody saves then."""
+    """Logs once, in another worker, that the chief has left the run, so that no task saves."""
     chief = self.chief()
     if chief is None or not run_id or chief.run != run_id:
       return

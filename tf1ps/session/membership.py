@@ -1,14 +1,14 @@
-"""A task's membership of a run, from its first heartbeat to its last.
+"""A task's membership of a run, from the task's first heartbeat to its last heartbeat.
 
 A `Membership` holds what this task shares with the other tasks of its job: the heartbeat, the
 watch of the other members (`MemberWatch`), the run (`CurrentRun`) with its records (`RunRecords`),
-and the directory of the run (`RunDirectory`). The session creator calls it:
+and the directory of the run (`RunDirectory`). The session creator calls these methods:
 
   the chief        of `run`: `adopt` (does the live state belong to this run?),
                    `begin_initialisation`, `mark_initialised`; then `begin_training`, once its own
                    local state is initialised
   another worker   `find_run`, until it returns the initialised run of a living chief; then `join`;
-                   `chief_trains`, before it uses what the chief alone initialises locally
+                   `chief_trains`, before it uses local state that only the chief initialises
   both             `report`; then the chief calls `release`
 """
 
@@ -56,7 +56,7 @@ from tf1ps.state import (
 
 _log = logging.getLogger("tf1ps")
 _NO_GOAL = "the end of the data"  # the goal of a job without a limit of steps, epochs or examples
-_done: set = set()  # a process global: the ids of the runs in which this process has done its part
+_done: set = set()  # a process global: ids of the runs in which this process has done its part
 
 
 class ClusterMismatchError(Error, RuntimeError):
@@ -74,7 +74,7 @@ class Membership:
     recovery_flag: the flag that sets recovery_timeout.
     resets: the `ResetWatch` of the container of the job.
     run: the `CurrentRun`.
-    goal: the requested end, as flags; the chief writes it into the status file of an ended run.
+    goal: the requested end, as flags; the chief writes the goal into an ended run's status file.
     watch: the `MemberWatch` of the other members.
   """
 
@@ -123,9 +123,9 @@ class Membership:
   def start(self) -> None:
     """Announces the run in its directory, and starts the heartbeat. A second call does nothing.
 
-    If the others may reach another process at this task's address, the heartbeat starts after the
-    path check. Raises ClusterMismatchError if the control task has another cluster: a session from
-    here would end the sessions of a task with the same name there.
+    If the other tasks may reach another process at this task's address, the heartbeat starts after
+    the path check. Raises ClusterMismatchError if the control task has another cluster: a session
+    of this task would end the sessions of that cluster's task with the same name.
     """
     if self._is_proven and not self._has_started:
       self._is_proven = False  # after an error here, no report is sent either
@@ -155,7 +155,7 @@ class Membership:
     return self.run.id
 
   def claim_directory(self) -> None:
-    """Raises DirectoryInUseError if another open session of this process saves there."""
+    """Raises DirectoryInUseError if another open session of this process uses the directory."""
     if self._directory is not None:
       self._directory.claim()
 
@@ -171,7 +171,10 @@ class Membership:
       self.heartbeat.start()
 
   def check_not_held(self) -> None:
-    """Raises TaskHeldError if another process sends heartbeats of this task; the ps must answer."""
+    """Raises TaskHeldError if another process sends this task's heartbeats.
+
+    The control task must answer.
+    """
     age = math.inf
     while not self._is_proven:
       records = self._records.read(self.cluster.control_task)
@@ -192,7 +195,7 @@ class Membership:
     self._at_stop.append(callback)
 
   def stop(self) -> None:
-    """Stops the heartbeat and closes the sessions, without a wait for a silent task."""
+    """Stops the heartbeat and closes the sessions, but does not wait for a silent task."""
     def stop():
       with awaited_at_exit():
         self.heartbeat.stop()
@@ -208,8 +211,8 @@ class Membership:
   def at_loss(self, callback: Optional[Callable[[BaseException], None]]) -> None:
     """Calls a callback with the error that must end this session.
 
-    A reset or another run has taken its variables away (AbortedError), or another job the chief's
-    directory (DirectoryInUseError).
+    The error is an AbortedError if a reset or another run has cleared the session's variables. It
+    is a DirectoryInUseError if another job has taken the chief's directory.
     """
     self.resets.begin(callback)
     self._at_loss = callback
@@ -238,7 +241,7 @@ class Membership:
 
   @property
   def is_over(self) -> bool:
-    """Whether this task needs no other worker for a step any more."""
+    """Whether this task no longer needs other workers for its steps."""
     return self._is_over
 
   @is_over.setter
@@ -247,7 +250,7 @@ class Membership:
       self._is_over = value
 
   def unless_over(self, end_session: Callable[[], None]) -> None:
-    """Ends the session of a task that needs the other workers: nothing ends it behind `is_over`."""
+    """Calls `end_session` unless `is_over`; a lock keeps `is_over` unchanged during the call."""
     with self._lock:
       if not self._is_over:
         end_session()
@@ -255,11 +258,11 @@ class Membership:
   # Mirrored variables: the sessions of all workers begin together, and end together.
 
   def begin_session(self) -> None:
-    """Notes that this task has a session for the values that the chief has restored last."""
+    """Notes that this task has a session on the values that the chief restored last."""
     self.heartbeat.set(session=self.run.record.writes)
 
   def end_session(self) -> None:
-    """Notes that this task has lost its session: the sessions of all others end with it."""
+    """Notes that this task has lost its session, so that all other tasks end their sessions."""
     if self.heartbeat.get("session") > 0:
       self.heartbeat.set(session=-self.heartbeat.get("session"))
       self.heartbeat.try_beat()
@@ -284,12 +287,12 @@ class Membership:
 
   @property
   def is_saved(self) -> bool:
-    """Whether the chief of a job without ps has saved the last checkpoint, by its heartbeats."""
+    """Whether, by its heartbeats, the chief of a job without ps has saved the last checkpoint."""
     chief = self.watch.chief()
     return not self.is_chief and chief is not None and chief.saved
 
   def check_part(self) -> None:
-    """Ends the start of a worker that comes after the last checkpoint of a job without ps.
+    """Ends the start of a worker if the chief of a job without ps has saved the last checkpoint.
 
     Raises PartDoneError, or JobLostError if a signal has ended the job before its goal.
     """
@@ -317,22 +320,22 @@ class Membership:
   def note_saved(self, is_goal: bool) -> None:
     """Notes that the chief of a job without ps has saved the last checkpoint: no step follows.
 
-    `is_goal`: whether the job is done. Else a signal has ended it, and a worker that a scheduler
-    starts again has not done its part.
+    `is_goal`: whether the job has reached its goal. If False, a signal has ended the job, and a
+    worker that a scheduler starts again has not done its part.
     """
     if self._directory is not None and is_goal:
       try:
         self._directory.write(self.run_id, RUN_RUNNING, self.heartbeat.get("global_step"),
                               goal=self.goal or _NO_GOAL)
-      except tf.errors.OpError as error:  # the write at the end raises
+      except tf.errors.OpError as error:  # the write at the end of the run raises such an error
         _log.warning("the run's status file was not written: %s", error)
     self.heartbeat.set(saved=True, cut_off=not is_goal)
     self.heartbeat.try_beat()
 
   def repeat_report(self) -> None:
-    """Reports the end of the earlier process again: this process's heartbeats have replaced it.
+    """Repeats the earlier process's report of its end, which this process's heartbeats replaced.
 
-    If the run has ended already, no task is left to read it.
+    If the run has ended already, no task is left to read the report.
     """
     previous = self.heartbeat.previous
     if previous is not None:
@@ -366,7 +369,7 @@ class Membership:
     if chief.age > self.heartbeat_timeout:
       return None
     if (run.id, -run.writes) == (self.run_id, self.heartbeat.get("session")):
-      return None  # this task has lost a session of these values: the chief restores them again
+      return None  # this task lost its session on these values: the chief restores them again
     return run if all(other == run for other in self._records.runs()) else None
 
   def find_chief(self) -> Optional[Member]:
@@ -388,7 +391,7 @@ class Membership:
     _log.info("joined run %s", run.id)
 
   def claim_trained_run(self, interrupted: Callable[[], None]) -> None:
-    """Goes on with a run whose last checkpoint is saved: `has_trained`.
+    """Continues a run whose last checkpoint is saved, as `has_trained` says.
 
     Raises DirectoryInUseError if another living job uses the directory.
     """
@@ -399,12 +402,12 @@ class Membership:
     self.note_saved(is_goal=True)
 
   def begin_training(self) -> None:
-    """Notes that the chief has initialised its local state, too."""
+    """Notes that the chief has also initialised its local state."""
     self.heartbeat.set(state=MEMBER_TRAINING)
     self.heartbeat.try_beat()
 
   def chief_trains(self) -> bool:
-    """Whether the chief has initialised its local state of this run, too; reads it now."""
+    """Whether the chief has also initialised its local state of this run; reads the records now."""
     try:
       records = self._records.read(self.cluster.control_task)
     except ControlError:
@@ -415,13 +418,13 @@ class Membership:
     return chief.state == MEMBER_TRAINING or chief.has_ended and chief.global_step >= 0
 
   def release(self, failed: bool = False, reason: str = "") -> None:
-    """Marks the run as ended on every state task, which releases the ps; a failure has a reason."""
+    """Marks the run as ended on every state task, which releases the ps; `reason`: of a failure."""
     self.run.release(failed, reason, self.goal, self.recovery_timeout)
 
   def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> bool:
     """Reports the end of this task within `limit` seconds; returns whether the report arrived.
 
-    A chief that has failed writes so into the run's status file first.
+    A chief that has failed first writes the failure into the run's status file.
     """
     if state == MEMBER_FAILED and self._directory is not None:
       self._directory.write_failure(self.run_id, self.heartbeat.get("global_step"), reason)
@@ -442,7 +445,7 @@ class Membership:
     """Whether the chief has read the report of this worker's end, or never will."""
     chief = self.watch.chief()
     if self.is_chief or chief is None:
-      return self.is_chief  # a ps that was restarted knows no chief yet
+      return self.is_chief  # a restarted ps has no heartbeat of the chief yet
     mine = "%s=%s" % (self.cluster.task.name, self.heartbeat.get("process"))
     return (chief.heard is None or mine in chief.heard.split()
             or chief.has_ended or chief.run != self.run_id or chief.age > TIMING.alive_within)
@@ -466,9 +469,9 @@ class Membership:
     return self.watch.members(self.run_id)
 
   def had_done_its_part(self, task, member: Optional[Member]) -> bool:
-    """Whether a worker had done its part in a run whose chief and ps were lost after that.
+    """Whether a worker had done its part in a run before the run's chief and ps were lost.
 
-    `member` is the worker's last heartbeat, from outside of this run, or None.
+    `member` is the worker's last heartbeat, which is not from this run, or None.
     """
     if self._directory is None:
       return False
@@ -501,5 +504,5 @@ class Membership:
     if reason:
       _log.info("the evaluator asks for the end of the run: %s", reason)
       self.heartbeat.set(stop=reason)
-      self.heartbeat.try_beat()  # before the chief itself ends, so that the others know why
+      self.heartbeat.try_beat()  # before the chief itself ends, so that the others know the reason
       self._stop_reason = reason

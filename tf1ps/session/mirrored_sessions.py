@@ -3,13 +3,14 @@
 They differ from sessions on the variables of a ps:
 
 1. Each worker initialises its own variables, and only the chief restores. Each heartbeat says with
-   which restore the task's session began. When those of all tasks say the same, all run the
-   operations of `all_reduce_starts` together: they compare their graphs, and take the chief's
-   values. So no session of an earlier restore is left that could take a message of this one.
-2. Each step needs every worker. When a worker loses its session, the sessions of all others end:
-   they know by its heartbeat, or because its process is gone. They wait for its next process. Then
-   all workers begin again from the last checkpoint, the chief too: an update may be half made, and
-   another worker may be a step behind.
+   which restore the task's session began. When the heartbeats of all tasks name the same restore,
+   all tasks run the operations of `all_reduce_starts` together: they compare their graphs, and take
+   the chief's values. So no session of an earlier restore remains that could take a message of this
+   restore's sessions.
+2. Each step needs every worker. When a worker loses its session, all other workers end their
+   sessions: they learn of the loss from that worker's heartbeat, or because its process is gone.
+   They wait for that worker's next process. Then all workers, including the chief, begin again from
+   the last checkpoint: an update may be half applied, and another worker may be a step behind.
 3. After the last checkpoint, no worker needs a step any more: a worker that is started again has
    done its part, and a chief that is started again needs no worker.
 """
@@ -42,16 +43,16 @@ def are_in(graph: tf.Graph) -> bool:
 
 
 def start(session: tf.Session, membership, limit: float, check: Callable[[], None]) -> None:
-  """Gives this task's variables the chief's values; all workers call it together.
+  """Gives this task's variables the chief's values; all workers call this function together.
 
   Args:
     session: the session.
     membership: this task's membership of the run.
     limit: seconds until all other workers must have joined.
-    check: called in the wait; raises when the wait must end.
+    check: called during the wait; raises when the wait must end.
 
   Raises:
-    PeerLostError: names the workers that did not join.
+    PeerLostError: a worker did not join; the error names each such worker.
     AbortedError: another worker has lost its session.
   """
   until, feed = time.monotonic() + limit, all_reduce_feed(session.graph, membership.run.generation)
@@ -77,7 +78,7 @@ def start(session: tf.Session, membership, limit: float, check: Callable[[], Non
 
 
 def _absent(membership) -> List[str]:
-  """Returns the other workers whose session did not begin with the restore of this task's."""
+  """Returns the other workers whose session began with another restore than this task's session."""
   members, mine = _members(membership), membership.heartbeat.get("session")
   return [task.name for task in membership.cluster.replicas
           if task.name != membership.cluster.task.name and not (
@@ -87,10 +88,10 @@ def _absent(membership) -> List[str]:
 
 def on_gone(session: BoundedSession, membership, before: Sequence[ProbeResult],
             result: ProbeResult) -> bool:
-  """Ends a session that needs a task which is gone; returns whether the watch goes on.
+  """Ends a session that needs a task that is gone; returns whether the watch continues.
 
-  It goes on if no worker needs the task any more, or if the task still runs: a busy task may
-  refuse a connection.
+  The watch continues if no worker needs the task any more, or if the task still runs: a busy task
+  may refuse a connection.
   """
   if not membership.is_over and lost(membership, before) is not None:
     membership.unless_over(lambda: session.abort(
@@ -102,7 +103,7 @@ def lost(membership, before: Sequence[ProbeResult]) -> Optional[BaseException]:
   """Returns an error that names all lost tasks, or None if each missing task has done its part.
 
   The first missing task may have ended because of another loss, so all tasks are examined. `before`
-  has the probe results, from the creation of the session, of the tasks that each step needs.
+  has the probe results of the tasks that each step needs, from when the session was created.
   """
   gone = {result.task: result for result in missing_tasks(before)}
   members = _members(membership)
@@ -110,7 +111,7 @@ def lost(membership, before: Sequence[ProbeResult]) -> Optional[BaseException]:
   for task in (result.task for result in before):
     member = members.get(task.name)
     state = member.state if member is not None else None
-    # A restarted task fails only because its previous process was lost.
+    # A restarted task can have failed only because its previous process was lost.
     is_again = task in gone and gone[task].is_up
     if state == MEMBER_FAILED and not is_again:
       ends.append("%s %s" % (task.name, member.say_end(False)))
@@ -120,9 +121,9 @@ def lost(membership, before: Sequence[ProbeResult]) -> Optional[BaseException]:
 
 
 def explain(membership, before: Sequence[ProbeResult], error: BaseException) -> BaseException:
-  """Returns an AbortedError for the error of a run if new sessions of all workers may succeed.
+  """Returns an AbortedError for a session run's error if new sessions of all workers may succeed.
 
-  The error comes from a lost worker, or from a message of a worker's earlier session.
+  Such an error comes from a lost worker, or from a message of a worker's earlier session.
   """
   if is_late_message(error):
     return tf.errors.AbortedError(None, None, error_line(error))

@@ -3,18 +3,18 @@
 It takes the same arguments and hooks, and returns the same session object, but:
 
 1. It starts when the cluster is ready, or names the missing tasks (session_creator.py).
-2. The servers' live state is kept when a chief comes back; a worker is ready within two seconds of
-   the chief; retries pause and are counted.
+2. The servers keep their live state when a chief comes back. A worker is ready within two seconds
+   of the chief. A failed start is tried again after a pause, and recoveries are counted.
 3. Its own hooks fetch the global step from the ps at intervals, not at every step.
-4. An OutOfRangeError ends the loop cleanly only where it comes from a step.
+4. An OutOfRangeError ends the loop cleanly only if a step raises the error.
 5. `close()` is bounded. The chief's `close()` waits for the other workers, saves after the last
    update, and releases the ps (lifecycle.py).
 6. A `tf.train.CheckpointSaverHook` for the same directory becomes the session's own saver, so that
-   it saves after the last update, too.
+   the hook also saves after the last update.
 7. SIGINT and SIGTERM, where the program has no handlers of its own, end the loop, save, and exit
    with 128 + the signal's number.
-8. It ends the process with 0 in a worker that is started again after its part is done, or after a
-   run that has reached the last step of a `tf.train.StopAtStepHook`.
+8. It ends the process with exit code 0 in a worker that is started again after its part is done, or
+   after a run that has reached the last step of a `tf.train.StopAtStepHook`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from tf1ps.session.settings import Interval, SessionSettings
 
 _log = logging.getLogger("tf1ps")
 USE_DEFAULT: Any = object()
-# The default of is_chief equals TensorFlow's default, True, and still differs from a given True:
-# half of the programs that leave is_chief out do so in every worker.
+# The default of is_chief equals TensorFlow's default, True, but is not the same object as a given
+# True: half of the programs that omit is_chief omit it in every worker.
 IS_CHIEF_BY_TASK: Any = 1
 
 
@@ -101,21 +101,21 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     expects_all: whether the job fails if a worker has not joined when the others have ended.
     ps_recovery: where the chief restores the last checkpoint when a lost ps has come back: "all",
       on all ps; "lost_only", on this ps, while the others keep newer values.
-    pack_bytes: variables and gradients of fewer bytes travel together; 0: each alone; None:
-      TF1PS_PACK_BYTES of the environment, which is 65536 by default.
+    pack_bytes: variables and gradients of fewer bytes travel together; 0: each travels alone; None:
+      the environment variable TF1PS_PACK_BYTES, which is 65536 by default.
 
   Returns:
     A `tf.train.MonitoredSession`.
 
   Raises:
-    ValueError: arguments that contradict each other.
+    ValueError: the arguments contradict each other.
     TaskUnavailableError: a task, or the chief, did not join within start_timeout.
     PathError, ClusterMismatchError: a task was started with another cluster.
     GraphMismatchError: this graph differs from the chief's.
     CheckpointError: the checkpoint directory cannot be trusted.
     SessionCreationError: the session could not be created. After max_wait_secs it is a
       SessionTimeoutError, which is a `tf.errors.DeadlineExceededError`, too.
-    SystemExit: with 0, in a task that was started again after its part, or the run, was done.
+    SystemExit: with code 0, in a task that was started again after its part, or the run, was done.
   """
   settings_lib.check_limits(start_timeout=start_timeout, end_timeout=end_timeout,
                       max_wait_secs=max_wait_secs, heartbeat_timeout=heartbeat_timeout)
@@ -152,14 +152,14 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
 
 @contextlib.contextmanager
 def leaves_if_done(target: str) -> Iterator[None]:
-  """Ends the process with 0 where a scheduler has started a worker again after its part.
+  """Exits with code 0 if a scheduler has started a worker again after the worker's part was done.
 
-  `target` is that of this task's server.
+  `target` is the target of this task's server.
   """
   try:
     yield
   except run_directory.PartDoneError as error:
-    presence.take_over(target)  # nobody is left to hear of this task's end
+    presence.take_over(target)  # no task is left that reads the report of this task's end
     _log.warning("%s: leaving", error)
     raise SystemExit(0) from error
 
@@ -172,8 +172,8 @@ def open_session(membership: Optional[membership_lib.Membership], tracker: Globa
 
   Args:
     membership: this task's membership of the run; None for an unknown cluster.
-    tracker: stands before all hooks, which take the global step from it.
-    hooks: the hooks, in their order. The session's own hooks stand before them.
+    tracker: runs before all hooks, which take the global step from the tracker.
+    hooks: the hooks, in their order. The session's own hooks run before them.
     settings: the purpose and the limits of the session.
     chief_only_hooks: hooks that only the chief gets, before the others.
   """
@@ -197,7 +197,7 @@ def open_session(membership: Optional[membership_lib.Membership], tracker: Globa
 
 
 def _summary_hooks(tracker, settings):
-  """Returns the chief's hooks that write to the event file, and that file."""
+  """Returns the chief's hooks that write to the event file, and the file itself."""
   events, writers = settings.events or settings.checkpoint_dir, []
   if settings.log_step_count_steps and settings.log_step_count_steps > 0:
     writers.append(summaries.StepCounter(tracker, settings.log_step_count_steps, events))
@@ -236,7 +236,7 @@ def _find_saver(tracker, settings, hooks, lifecycle_hooks, events):
 
 
 def chief_or_not(is_chief, record: Optional[ServerRecord]) -> bool:
-  """Returns `is_chief`; for IS_CHIEF_BY_TASK whether the task of the server is the chief."""
+  """Returns `is_chief`; for IS_CHIEF_BY_TASK, returns whether the server's task is the chief."""
   if is_chief is not IS_CHIEF_BY_TASK:
     return bool(is_chief)
   return record is None or record.cluster.is_chief
@@ -259,7 +259,7 @@ def membership_of(master: str, is_chief: bool, checkpoint_dir: Optional[str],
   return membership_lib.Membership(record, checkpoint_dir, heartbeat_timeout)
 
 
-_warned: Set[str] = set()  # a process global: the targets of which a warning was logged
+_warned: Set[str] = set()  # a process global: the targets that a warning was logged for
 
 
 def _warn_once(master):

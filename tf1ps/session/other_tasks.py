@@ -1,7 +1,7 @@
-"""The waits of a session's start for other tasks: each has a limit, and names the tasks.
+"""Waits for other tasks at a session's start: each wait has a limit, and names the tasks.
 
 A worker waits for its chief in `await_chief`. A `local_init_op` may wait, too: in some programs it
-takes a token of every other worker out of a queue. `run_local_init_op` runs it.
+dequeues a token of every other worker. `run_local_init_op` runs this operation within limits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def await_chief(membership: membership_lib.Membership, look: Callable[[], Any],
 
   Raises:
     TaskUnavailableError: the chief has sent no heartbeat for `start_timeout` seconds.
-    SessionTimeoutError: a live chief has taken more than `max_wait_secs`.
+    SessionTimeoutError: a live chief has taken longer than `max_wait_secs` seconds.
   """
   chief = membership.cluster.chief
   began = last_sign = time.monotonic()
@@ -79,13 +79,13 @@ def run_local_init_op(session, operation, membership: membership_lib.Membership,
     session: the session.
     operation: the `local_init_op`, in any form that `tf.Session.run` takes.
     membership: this task's membership of the run.
-    start_timeout: seconds that another worker may be absent if the operation takes elements out of
-      a queue.
+    start_timeout: seconds that another worker may be absent if the operation dequeues elements.
     max_wait_secs: seconds that the operation may take in all.
     interrupted: called in the wait; raises when the wait must end.
 
   Raises:
-    SessionCreationError: a limit is over; a SessionTimeoutError if it is `max_wait_secs`.
+    SessionCreationError: the operation exceeded a limit. For the limit `max_wait_secs`, the error
+      is a SessionTimeoutError.
   """
   began, waits = time.monotonic(), _takes_from_queue(operation)
   present = began  # the last moment at which no needed worker was absent
@@ -119,7 +119,7 @@ def _takes_from_queue(operation) -> bool:
 
 
 def _absent_workers(membership: membership_lib.Membership) -> List[str]:
-  """Returns a text for each other worker that is not there: its name, and its end."""
+  """Returns a text for each other worker that is absent: its name, and how it ended."""
   members = {(member.job, member.index): member for member in membership.members()}
   absent = []
   for task in membership.cluster.replicas:

@@ -1,7 +1,7 @@
 """Packs the messages of a legacy program's graph before its first session (transfer/graph_packing).
 
-Every drop-in session on a `tf1ps.Server` does so, and with it an estimator. A program in tf1ps's
-own form packs while it builds its step.
+Every drop-in session on a `tf1ps.Server` packs its graph, including the session of an estimator. A
+program in tf1ps's own form packs its messages while it builds its step.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def pack_once(graph: tf.Graph, cluster: Cluster, pack_bytes: Optional[int] = Non
   Args:
     graph: the graph.
     cluster: the cluster of this process's server.
-    pack_bytes: tensors of this number of bytes or more travel alone; 0: all tensors do; None:
-      TF1PS_PACK_BYTES.
+    pack_bytes: tensors of this number of bytes or more travel alone; 0: all tensors travel alone;
+      None: the value of TF1PS_PACK_BYTES.
 
   Raises:
     ValueError: pack_bytes is not a number of bytes.

@@ -1,11 +1,11 @@
 """`Session`, a drop-in for `tf.Session`, for programs that have only plain sessions.
 
-On the target of a `tf1ps.Server` it differs from TensorFlow's in this:
+On the target of a `tf1ps.Server` it differs from TensorFlow's session as follows:
 
 1. It sees its own task, the ps, and the tasks that the graph names so far. TensorFlow's session
    waits for every task of the cluster, even for tasks that have ended.
-2. It starts when these tasks answer, or names the missing ones.
-3. Its task is present in the job, and the end of the program ends its part (presence.py).
+2. It starts when these tasks answer, or names the missing tasks.
+3. Its task is present in the job, and the end of the program ends the task's part (presence.py).
 4. Its runs can be interrupted, and its close is bounded.
 
 On any other target only the fourth difference holds.
@@ -75,7 +75,7 @@ class Session(BoundedSession, metaclass=DropIn):
       self._presence.watch(self)
 
   def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
-    """Like `tf.Session.run`; raises TooLargeError for a tensor larger than any message can be."""
+    """Like `tf.Session.run`; raises TooLargeError for a tensor too large for a message."""
     if self._record is not None and self.graph.version != self._seen_version:
       unplaced.place_unplaced(self.graph, self._record.cluster)
       packing.pack_once(self.graph, self._record.cluster)

@@ -1,20 +1,20 @@
-"""The presence in its job of a task that has no `MonitoredTrainingSession` and no `Supervisor`.
+"""Makes a task without a `MonitoredTrainingSession` or `Supervisor` present in its job.
 
-Its program opens plain sessions on its server, or no session at all. The other tasks still need to
-know that the task is there, and how it ended:
+The task's program opens plain sessions on its server, or no session at all. The other tasks still
+need to know that the task is there, and how it ended:
 
-1. A worker sends heartbeats from its first plain session on (plain_session.py), with a count of its
-   runs; after `follow_servers`, from the moment that it makes its server.
-2. When the code of its program ends, a worker reports that, even if it never had a session because
-   nothing was left to do. The chief waits for the other workers, and releases the ps.
-3. A ps that opens a plain session runs code of its own in place of `Server.join`, such as a dequeue
-   per worker. A thread watches the job. If the job has ended and the code has not, the session ends
-   the process: with 0, or with the error of a failed job.
-4. A ps may only sleep in place of `Server.join`. After `follow_servers`, a thread watches the job,
-   too, and ends the process.
+1. A worker sends heartbeats with a count of its session runs. It starts with its first plain
+   session (plain_session.py), or, after `follow_servers`, when it creates its server.
+2. When the code of its program ends, a worker reports its end, even if it never had a session
+   because nothing was left to do. The chief waits for the other workers, and releases the ps.
+3. A ps that opens a plain session runs its own code instead of `Server.join`, such as a dequeue per
+   worker. A thread watches the job. If the job has ended and the code has not, the session ends the
+   process: with code 0, or with the error of a failed job.
+4. A ps may only sleep instead of calling `Server.join`. After `follow_servers`, a thread also
+   watches the job for such a ps, and ends the process.
 
 A `MonitoredTrainingSession` or `Supervisor` on the same server takes the presence over, and so does
-`Server.join`. A session that does not end the job hands it back (`hand_back`).
+`Server.join`. A session that does not end the job hands the presence back (`hand_back`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tf1ps.session import settings as settings_lib
 from tf1ps.state import MEMBER_TRAINING, wait_for_end
 
 _log = logging.getLogger("tf1ps")
-# By the server's target. A process global, because a plain session has nothing but the target.
+# Presences by the server's target. A process global, because a plain session knows only the target.
 _present: Dict[str, Optional["Presence"]] = {}
 _lock = threading.Lock()
 
@@ -57,11 +57,11 @@ def take_over(target: str) -> None:
 
 def hand_back(membership: membership_lib.Membership, save_last: Callable[[], None],
               expects_all: bool) -> None:
-  """Makes a task present by the membership of its last session.
+  """Keeps a task present with the membership of its last session.
 
   Args:
-    membership: the membership, which goes on so that the others see a single run.
-    save_last: saves the steps after that session; the chief calls it after the others' end.
+    membership: the membership, which continues so that the other tasks see a single run.
+    save_last: saves the steps after that session; the chief calls it after the other workers end.
     expects_all: whether a worker that never joins fails the job.
   """
   with _lock:
@@ -70,7 +70,7 @@ def hand_back(membership: membership_lib.Membership, save_last: Callable[[], Non
 
 
 def follow_servers() -> None:
-  """Makes the task of each server present as soon as the server is made, from here on."""
+  """From here on, makes the task of each server present as soon as the server is created."""
   on_server(made=be_present)
 
 
@@ -78,7 +78,7 @@ class Presence(process_end.Endable):
   """A task's presence in its job, which ends with the process."""
 
   def count_run(self) -> None:
-    """Counts a run of a session: the chief waits for a worker as long as it makes runs."""
+    """Counts a session run: the chief waits for a worker as long as the worker's runs go on."""
 
   def watch(self, session) -> None:
     """Ends the runs of a `BoundedSession` when the job has ended."""
@@ -88,7 +88,7 @@ class Presence(process_end.Endable):
     raise NotImplementedError
 
   def go_through_control_task(self) -> None:
-    """Reports through the server of the task that keeps the heartbeats, from here on."""
+    """From here on, sends reports through the server of the task that keeps the heartbeats."""
 
 
 class WorkerPresence(Presence):
@@ -117,8 +117,8 @@ class WorkerPresence(Presence):
   def end_with_process(self, error: Optional[BaseException]) -> None:
     """Reports the end of this task; the chief first waits for the others, and releases the ps.
 
-    Raises JobFailedError if another task of the job failed or is lost; TaskUnavailableError if the
-    task that keeps the reports never came.
+    Raises JobFailedError if another task of the job failed or is lost. Raises TaskUnavailableError
+    if the task that keeps the reports never came.
     """
     process_end.forget(self)
     membership = self._membership
@@ -180,7 +180,7 @@ class PsPresence(Presence):
 
   def _watch_job(self, record):
     if self._given_way.wait(TIMING.join_limit if self._sleeps else 0.0):
-      return  # it is in `join`
+      return  # the program is in `join`
     line = ""
     try:
       line = wait_for_end(record, self._given_way, has_sessions=True)

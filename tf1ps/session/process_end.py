@@ -1,14 +1,14 @@
 """Ends the sessions that a program leaves open when its code has ended.
 
-Many programs end with `print("done")`, and never close their session or stop their Supervisor. Bare
-TensorFlow then leaves the ps behind. Here each open session is registered, and ends when the code
+Many programs end with `print("done")`, and never close their session or stop their Supervisor. With
+TensorFlow alone, the ps then run on. Here each open session is registered, and ends when the code
 of the program ends: the chief waits for the other workers, saves, and releases the ps; another
 worker reports its end.
 
-`end_open_sessions` does this. A caller that runs a program's code calls it after that code. Else a
-thread calls it after the end of the main thread. (A function of `atexit` would come too late: by
-then Python 3.12 starts no thread.) The thread cannot see the code of a `sys.exit(code)`, and counts
-it as success.
+`end_open_sessions` ends the sessions. A caller that runs a program's code calls it after that code.
+Otherwise a thread calls it after the end of the main thread. (An `atexit` function would run too
+late: by then Python 3.12 starts no thread.) The thread cannot see the exit code of a
+`sys.exit(code)`, and treats that exit as success.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def register(session: Endable) -> None:
   global _watch
   with _lock:
     _open.append(session)
-    if _watch is None or not _watch.is_alive():  # a forked process has no thread of its parent
+    if _watch is None or not _watch.is_alive():  # a forked process lacks its parent's threads
       _watch = threading.Thread(target=_end_after_main, name="tf1ps: end of the process")
       _watch.start()
 

@@ -1,9 +1,9 @@
 """Recovers from a reset of the job's container.
 
-A reset (state/reset.py) first writes a record that it begins. Then
+A reset (state/reset.py) first writes a record of its start. Then
 
 1. the heartbeat of each task of the job reads the record (`look`) and ends the session;
-2. the creator of the next session answers the reset, and waits until it is done (`wait`);
+2. the creator of the next session answers the reset, and waits until the reset is done (`wait`);
 3. the chief restores the last checkpoint, as after the loss of a ps.
 
 A step may miss its variables before the heartbeat reads the record: `explain` gives the reason.
@@ -34,11 +34,11 @@ class ResetWatch:
 
   def __init__(self, heartbeat: Heartbeat,
                read: Callable[[], Dict[str, ControlRecord]], container: str):
-    """Creates the watch; `read` returns the control records, with those of resets."""
+    """Creates the watch; `read` returns the control records, including the records of resets."""
     self._heartbeat, self._read, self._container = heartbeat, read, container
     self._known: Optional[ResetNotice] = None  # the last notice before the session began
     self._callback: Optional[Callable[[BaseException], None]] = None
-    self._has_said = False  # of this session
+    self._has_said = False  # whether the warning about this session was logged
 
   def begin(self, callback: Optional[Callable[[BaseException], None]]) -> None:
     """Begins to watch for a new session, or ends the watch (None).
@@ -58,8 +58,8 @@ class ResetWatch:
   def wait(self, limit: float, interrupted: Callable[[], None]) -> None:
     """Waits for the end of a current reset; raises ControlError.
 
-    After `limit` seconds, or `TIMING.reset_wait` if that is longer, the process of the reset counts
-    as dead. `interrupted` raises to end the wait.
+    After `limit` seconds, or `TIMING.reset_wait` if that is longer, the process that resets counts
+    as dead. `interrupted` raises an error to end the wait.
     """
     until = time.monotonic() + max(limit, TIMING.reset_wait)
     notice = self._last()
@@ -95,7 +95,7 @@ class ResetWatch:
 
 
 def _may_be_a_reset(error) -> bool:
-  # InvalidArgument: a step found its container reset; OutOfRange: a queue that a run waited for was
-  # closed.
+  # InvalidArgument: the container was reset during a step; OutOfRange: the queue that a session run
+  # waited for was closed.
   return isinstance(
     error, LOST_STATE_ERRORS + (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError))

@@ -1,20 +1,21 @@
 """The checkpoint directory of a run: announces the run there, and refuses a second living run.
 
 1. `open` reads the status file that an earlier run may have left. If that run has ended, or its
-   process is known to have ended (compat/process_identity.py), the chief announces its own run at
-   once, before it builds its graph: an evaluator sees that the run lives.
-2. Otherwise the earlier run may be alive, even if its file is damaged, or is missing beside
-   checkpoints. The chief watches the file for longer than a living chief leaves it unchanged,
-   beside its other work, and announces its run after that.
+   process is known to have ended (compat/process_identity.py), the chief announces its own run
+   immediately, before it builds its graph: an evaluator sees that the run lives.
+2. Otherwise the earlier run may be alive, even if its file is damaged, or if there are checkpoints
+   but no file. Beside its other work, the chief watches the file for longer than a living chief
+   leaves its file unchanged. After that it announces its run.
 3. `await_free` waits for the end of that watch. If the file has changed, another job uses the
    directory.
-4. `beat` finds another chief that has taken a pause of this chief, or of its machine, for its end.
+4. `beat` detects another chief that has taken the directory because it mistook a pause of this
+   chief, or of this chief's machine, for this chief's end.
 5. `note_done` writes which workers have done their part. So the next process of the chief knows
-   them, even if the ps that kept their reports are lost.
+   these workers, even if the ps that kept their reports are lost.
 
-The file cannot tell two sessions of the same process apart, so `claim` and `give_back` do.
+The file cannot distinguish two sessions of the same process, so `claim` and `give_back` do.
 
-The watch compares contents; it never compares the clocks of two machines.
+The watch compares the file's contents; it never compares the clocks of two machines.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tf1ps.compat import TIMING, Error, error_line, has_ended, own_identity
 from tf1ps.state import RUN_ENDED, RUN_FAILED, RUN_RUNNING, RunFile, StopFile, new_run_id
 
 _log = logging.getLogger("tf1ps")
-# A living chief leaves its file unchanged for less than this many of its intervals.
+# A living chief leaves its file unchanged for less than this number of write intervals.
 _INTERVALS = 1.6
 _claims = {}  # a process global, by process and directory: the `RunDirectory` of the open session
 _claims_lock = threading.Lock()
@@ -51,8 +52,8 @@ def check_not_over(checkpoint_dir: Optional[str], cluster: Cluster, goal: str = 
                    last_step: Optional[int] = None) -> None:
   """Raises PartDoneError if a run had ended before this task was started.
 
-  The status file says that the run was asked for the same `goal` or reached `last_step`, and no
-  task that a job would need comes within `TIMING.ended_run_wait`.
+  A run counts as ended if the status file says that the run was asked for the same `goal` or
+  reached `last_step`, and if no task that a job would need comes within `TIMING.ended_run_wait`.
   """
   if not checkpoint_dir or not RunFile(checkpoint_dir).has_ended(goal, last_step):
     return
@@ -60,7 +61,7 @@ def check_not_over(checkpoint_dir: Optional[str], cluster: Cluster, goal: str = 
   if not needed and cluster.is_chief:
     needed = [task for task in cluster.replicas if task != cluster.task]
   elif not needed:
-    needed = [cluster.chief]  # the other workers may wait for it, too
+    needed = [cluster.chief]  # only the chief: the other workers may wait for the chief, too
   until = time.monotonic() + TIMING.ended_run_wait
   while needed:
     if any(result.is_up for result in probe_tasks(needed)):
@@ -89,14 +90,14 @@ class RunDirectory:
     self._looked_at = 0.0
     self._began = None
     self._left = None  # the status from before this process
-    self.run_cut_off = ""  # the id of that status's run, if that run has no end
+    self.run_cut_off = ""  # the id of the run in that status, if the run did not end
     self._is_free = False
     self._lock = threading.RLock()
     self.run_id = ""  # the id of the run that may go on, else a new id
     self._claim = os.getpid(), os.path.realpath(checkpoint_dir)  # a fork inherits no claim
 
   def claim(self) -> None:
-    """Raises DirectoryInUseError if another open session of this process saves there."""
+    """Raises DirectoryInUseError if another open session of this process uses the directory."""
     with _claims_lock:
       if _claims.setdefault(self._claim, self) is not self:
         raise DirectoryInUseError(
@@ -104,15 +105,15 @@ class RunDirectory:
           "first, or give this session another checkpoint_dir." % self.name)
 
   def give_back(self) -> None:
-    """Lets other sessions of this process have the directory."""
+    """Lets other sessions of this process claim the directory."""
     with _claims_lock:
       if _claims.get(self._claim) is self:
         del _claims[self._claim]
 
   def open(self) -> None:
-    """Reads the file, and announces the run if nobody else can be using the directory.
+    """Reads the file, and announces the run if no other job can be using the directory.
 
-    Raises CheckpointError if the file cannot be written, or is another user's alone.
+    Raises CheckpointError if the file cannot be written, or if only another user may read it.
     """
     with self._lock:
       if self._began is not None:
@@ -146,9 +147,10 @@ class RunDirectory:
     return True
 
   def beat(self, run_id: str, global_step: int, now: bool = False) -> None:
-    """Writes, from time to time or now, that the run is alive; `run_id` is "" before it is known.
+    """Writes that the run is alive, at intervals or, with `now`, in this call.
 
-    A full disk raises nothing. Raises DirectoryInUseError if another chief has taken the directory.
+    `run_id` is "" before the id is known. A full disk raises no error. Raises DirectoryInUseError
+    if another chief has taken the directory.
     """
     with self._lock:
       if self._looks_free():
@@ -159,13 +161,13 @@ class RunDirectory:
 
   @property
   def done(self) -> List[str]:
-    """The names of the workers that have done their part, in a run that was cut off, too."""
+    """The names of the workers that have done their part, also in a run that was cut off."""
     return self._file.done.split()
 
   def note_done(self, run_id: str, global_step: int, is_done: Dict[str, bool]) -> None:
-    """Writes the names of the workers that have done their part, before these may leave.
+    """Writes the names of the workers that have done their part, before these workers may leave.
 
-    `is_done` has the members of this run. A worker that it lacks keeps its place in the file.
+    `is_done` has the members of this run. A worker that is not in `is_done` stays in the file.
     """
     with self._lock:
       names = sorted(name for name in {*is_done, *self.done} if is_done.get(name, True))
@@ -180,14 +182,14 @@ class RunDirectory:
     return left.run if is_other else ""
 
   def go_on_with(self, run_id: str) -> None:
-    """Notes the run that the members of the job train, even if the file names another run."""
+    """Continues the run that the members of the job train, even if the file names another run."""
     if self._left is not None and self._left.run != run_id:
       _log.warning("%s is of run %s, and run %s lives: the chief replaces it", self._file.path,
                    self._left.run, run_id)
     self.run_id, self._left, self.run_cut_off, self._file.done = run_id, None, "", ""
 
   def stop_request(self, run_id: str) -> str:
-    """Returns why the evaluator asks for the end of a run, or ""; looks from time to time."""
+    """Returns why the evaluator asks for the end of a run, or ""; reads the file at intervals."""
     now = time.monotonic()
     if now - self._looked_at < self._every:
       return ""
@@ -199,10 +201,10 @@ class RunDirectory:
 
     Args:
       is_ours: whether the run with an id is known to the ps of this job.
-      interrupted: is called in the wait, and raises when the wait must end.
+      interrupted: called during the wait; raises when the wait must end.
 
     Raises:
-      DirectoryInUseError: another living job uses it.
+      DirectoryInUseError: another living job uses the directory.
     """
     self.open()
     if self._left is not None and is_ours(self._left.run):

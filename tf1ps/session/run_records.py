@@ -25,7 +25,8 @@ _log = logging.getLogger("tf1ps")
 class RunRecords:
   """The record of the run on each task that keeps the state of the job.
 
-  The chief writes the record on these tasks in turn. A run is whole if all have the same record.
+  The chief writes the record on these tasks in turn. A run is whole if all of them have the same
+  record.
 
   Attributes:
     state_tasks: the tasks that keep the job's variables: the ps, or the chief without ps.
@@ -65,7 +66,7 @@ class RunRecords:
         try:
           write_run(self._tables[task], self._container, run)
           break
-        except ControlError as error:  # the record may be written: the next try shows that
+        except ControlError as error:  # the write may have succeeded: the next try shows whether
           tries += 1
           if tries < RETRIES.release.tries or (
               time.monotonic() < until and probe_task(task).is_silent):
@@ -79,7 +80,8 @@ class RunRecords:
     clusters = {}
     for task in self.state_tasks:
       written = self.read(task).get(CLUSTER_RECORD)
-      here = record_of_task(task)  # a ps of this process may never call `join`, which writes it
+      # The description of a ps in this process: the ps may never call `join`, which writes it.
+      here = record_of_task(task)
       while written is None and here is None and task.job == "ps" and time.monotonic() < until:
         time.sleep(TIMING.fast_poll_interval)
         written = self.read(task).get(CLUSTER_RECORD)
@@ -90,12 +92,12 @@ class RunRecords:
     return clusters
 
   def may_wait_for_queues(self, task) -> bool:
-    """Whether a task's program may run sessions of its own: its records show no `join`.
+    """Whether a task's program may run its own sessions, because its records show no `join`.
 
     Raises ControlError.
     """
     if record_of_task(task) is not None:
-      return False  # it is this process, whose chief begins a run
+      return False  # the task is in this process, whose chief begins a run
     records = self.read(task)
     return CLUSTER_RECORD not in records or (
       PROGRAM_RECORD in records and records[PROGRAM_RECORD].value["has_sessions"])

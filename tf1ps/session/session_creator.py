@@ -7,19 +7,20 @@
    within `heartbeat_timeout` afterwards.
 2. The first time, it checks each ps's version of TensorFlow, compares each ps's description of the
    cluster, and checks the path to each ps and back.
-3. The chief keeps the live state if it is whole and belongs to this run. Else the chief marks the
-   run as not initialised, clears the state of other runs, restores the last checkpoint or
+3. The chief keeps the live state if the state is whole and belongs to this run. Else the chief
+   marks the run as not initialised, clears the state of other runs, restores the last checkpoint or
    initialises the variables, and marks the run as initialised. The other workers wait for this
    mark, and compare their graph with the chief's.
    Mirrored variables are restored after each loss (mirrored_sessions.py).
 4. It initialises local variables and iterators. A local_init_op may wait for all workers. So the
-   chief runs its local_init_op after the mark, and the others begin when it has ended, too.
+   chief runs its local_init_op after the mark. The other workers run theirs after the mark, too,
+   and begin to train when the chief's local_init_op has also ended.
 5. A watch ends the runs of the session: with AbortedError when a ps was restarted or the container
    of the job was reset, so that the MonitoredSession creates a new session; with TaskLostError when
    a task is silent for too long.
 
-After an Aborted or Unavailable error the creator tries again, by the table of retries. It turns an
-OutOfRangeError, which a MonitoredSession would take for the end of the data, into a
+After an AbortedError or UnavailableError the creator tries again, as the table of retries says. It
+turns an OutOfRangeError, which a MonitoredSession would interpret as the end of the data, into a
 SessionCreationError.
 """
 
@@ -94,7 +95,7 @@ class SessionCreator(tf.train.SessionCreator):
     self.is_creating = False
 
   def end_creation(self) -> None:
-    """Notes that every hook knows the session."""
+    """Notes that every hook has received the session."""
     self.is_creating = False
 
   def create_session(self):
@@ -171,7 +172,7 @@ class RunSessionCreator(SessionCreator):
       raise lost or error from (error if lost else error.__cause__)
 
   def _drop(self):
-    super()._drop()  # first: no run of this session may take a message for the next one
+    super()._drop()  # first, so that no run of this session takes a message for the next session
     self._membership.end_session()
 
   def _plan(self):
@@ -198,14 +199,14 @@ class RunSessionCreator(SessionCreator):
         self._membership.cluster.task, self._settings.shared_options)
 
   def _check_part(self):
-    """Ends a wait after a signal, and in a mirrored worker after the last checkpoint."""
+    """Raises, to end a wait, after a signal, or in a mirrored worker after the last checkpoint."""
     self._interrupted()
     if self._is_mirrored:
       self._membership.check_part()
 
   def _check_run(self):
     self._check_part()
-    self._settings.check_not_over()  # the tasks that do not come may have left with the run's end
+    self._settings.check_not_over()  # the missing tasks may have left at the end of the run
 
   def _limit(self, first):
     if first:
@@ -240,7 +241,7 @@ class RunSessionCreator(SessionCreator):
         raise PartDoneError("%s has done its part of the run before this start" % (
           self._membership.cluster.task.name))
       session = self._open(seen)
-      # The chief may restore a restarted ps meanwhile, while this session already sees its values.
+      # The chief may be restoring a restarted ps, whose values this session already sees.
       self._membership.run.check_same()
       if self._is_mirrored:
         initialise.restore_or_initialise(session, self._scaffold, None)
@@ -281,7 +282,7 @@ class RunSessionCreator(SessionCreator):
   def _explain(self, error):
     error = explain_input_error(error, self._graph)
     if self._is_mirrored:
-      if self._membership.is_over:  # the error is of this task's own last runs, such as a save
+      if self._membership.is_over:  # the error is from this task's own last runs, such as a save
         return error
       return mirrored_sessions.explain(self._membership, self._seen, error)
     return self._membership.explain(explain_round_error(error))
@@ -313,7 +314,8 @@ class RunSessionCreator(SessionCreator):
       lost = []
     if has_lost:
       self._say_loss(latest, lost)
-    if not lost or membership.cluster.control_task in lost:  # which has the hooks' records
+    # The control task has the hooks' records.
+    if not lost or membership.cluster.control_task in lost:
       for hook in self._hooks:
         hook.on_state_begun(session, latest)
     self._note_rollback(session, latest, restored)
@@ -329,7 +331,7 @@ class RunSessionCreator(SessionCreator):
       _log.warning("the servers have lost state: the steps after %s are lost", latest)
 
   def _restore_lost(self, session, latest, lost) -> Sequence[str]:
-    """Restores what has no value on the lost ps; returns the names, [] if it cannot be done."""
+    """Restores the lost ps's variables; returns their names, or [] if all ps must be restored."""
     missing = initialise.missing_variables(session, self._scaffold.ready_for_local_init_op)
     saver = self._scaffold.saver
     try:
@@ -350,13 +352,16 @@ class RunSessionCreator(SessionCreator):
     return missing
 
   def _note_rollback(self, session, latest, restored):
-    """Notes the step that the job goes back to; `restored`: the variables, if not all were."""
+    """Notes the step that the job goes back to.
+
+    `restored` names the restored variables, or is empty if all variables were restored.
+    """
     step = self._tracker.read(session)
     saved = (global_step_of_checkpoint(latest) or 0) if latest else 0
     if step is None:
       step = saved
     elif latest and (not restored or self._tracker.name in restored):
-      # Another worker, whose session has not ended yet, may have made a step since.
+      # Another worker, whose session has not ended yet, may have made a step since the restore.
       step = min(step, saved)
     lost = self._membership.roll_back(step)
     if lost:
@@ -365,7 +370,7 @@ class RunSessionCreator(SessionCreator):
   def _finish_as_chief(self, session):
     for hook in self._hooks:
       hook.on_session_opened(session)
-    # Before its own local_init_op, which may wait for all workers.
+    # Before the chief's own local_init_op, which may wait for all workers.
     self._membership.run.mark_initialised(self._signature)
     initialise.initialise_locally(session, self._scaffold, run=self._run_local_init_op)
     self._membership.begin_training()
@@ -397,7 +402,7 @@ class RunSessionCreator(SessionCreator):
 
     def run(local_init_op):
       self._run_local_init_op(local_init_op)
-      # The chief initialises some local state for all, such as iterators on a ps, after its mark.
+      # After its mark, the chief initialises some local state for all, such as iterators on a ps.
       self._await_chief(self._membership.chief_trains, check)
 
     for hook in self._hooks:

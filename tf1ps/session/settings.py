@@ -10,9 +10,9 @@ from tf1ps.compat import TIMING
 if TYPE_CHECKING:  # the flags read PS_RECOVERIES, and --help needs no TensorFlow
   import tensorflow.compat.v1 as tf
 
-# Where the chief restores the last checkpoint after the loss of a ps: on all ps, or on that alone.
+# Where the chief restores the last checkpoint after the loss of a ps: on all ps or on that ps only.
 ALL, LOST_ONLY = PS_RECOVERIES = ("all", "lost_only")
-END_TIMEOUT = TIMING.end_timeout  # without a step of any missing worker until the chief gives up
+END_TIMEOUT = TIMING.end_timeout  # seconds without a missing worker's step: then the chief gives up
 
 
 def check_limits(**limits: Optional[float]) -> None:
@@ -59,8 +59,8 @@ class SessionSettings(NamedTuple):
   ends_job: bool = True  # False: the end of the process, not of the session, ends this task's part
   awaits_workers: bool = True  # whether the end of the chief waits for the other workers
   expects_all: bool = True  # whether a worker that never joins fails the job
-  # In a job without ps, where a hook ends the loops of all workers together, after a signal too:
-  # returns whether no signal has ended the loop.
+  # For a job without ps, where a hook ends the loops of all workers together, even after a signal.
+  # The function returns whether no signal has ended the loop.
   ends_by_vote: Optional[Callable[[], bool]] = None
   shared_options: Sequence[str] = ()  # flags, as texts, that must be the same on all workers
   count_examples: Callable[[], int] = lambda: 0  # returns the examples this worker has trained on

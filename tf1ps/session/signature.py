@@ -59,7 +59,8 @@ def _job_and_task(device: str):
 def check_container(own_task, container: str, variables: Iterable[tf.Variable] = None) -> None:
   """Raises ValueError for shared variables in a container other than the job's.
 
-  Such state would not belong to the run: it may be of an earlier job, and no reset would clear it.
+  Such state would not belong to the run: it may be from an earlier job, and no reset would clear
+  it.
   See `signature` for the arguments.
   """
   variables = tf.global_variables() if variables is None else variables
@@ -78,8 +79,8 @@ def check_container(own_task, container: str, variables: Iterable[tf.Variable] =
 def compare(mine: List[list], chiefs: List[list], own_name: str, chief_name: str) -> None:
   """Raises GraphMismatchError if a signature differs from the chief's.
 
-  The error names up to five differences. A program without flags builds its graphs itself: its
-  chief may have further variables, such as those of an evaluation, which are logged.
+  The error names up to five differences. A program without flags builds its graphs itself, so its
+  chief may have more variables, such as the variables of an evaluation. Their number is logged.
   """
   flags, chiefs_flags = ([row[0] for row in rows if row[4] == _FLAG] for rows in (mine, chiefs))
   if flags != chiefs_flags:

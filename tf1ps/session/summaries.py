@@ -1,12 +1,12 @@
 """Summaries and step rates in event files, without a fetch of the global step at each step.
 
-`SummarySaver` runs the scaffold's summary operation after a number of the chief's own steps or of
-seconds. `StepCounter` logs and writes the global steps per second. Both take the global step from
-the tracker. `SessionLogger` and `write_checkpoint_log` write the session's log: TensorBoard leaves
-out the points that a restart makes again.
+`SummarySaver` runs the scaffold's summary operation after a number of the chief's own steps or
+after a number of seconds. `StepCounter` logs and writes the global steps per second. Both take the
+global step from the tracker. `SessionLogger` and `write_checkpoint_log` write the session's log, so
+that TensorBoard omits points that a restart makes again.
 
-An event file is given by its directory, and TensorFlow's cache has the writer, or by the writer of
-an owner, who begins and ends the file.
+An event file is given either by its directory or by a writer. For a directory, TensorFlow's cache
+has the writer. A given writer has an owner, which begins and ends the file.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def begin_event_file(writer: tf.summary.FileWriter) -> None:
   """Ends the writer's event file, and begins a new file.
 
   An event file's name has the second of its start. TensorFlow overwrites a file of the same second,
-  so this waits for the next second.
+  so this function waits for the next second.
   """
   writer.close()
   until = time.monotonic() + 2.0
@@ -130,9 +130,9 @@ class SessionLogger(tf.train.SessionRunHook):
   """
 
   def __init__(self, tracker: GlobalStepTracker, events: EventFile):
-    """Creates the hook; `tracker` stands before it, and the hooks that write to `events` behind."""
+    """Creates the hook, which runs after `tracker` and before the hooks that write to `events`."""
     self._tracker, self._events = tracker, events
-    # An owner of a writer writes its first point before the first step, and the end.
+    # A writer's owner itself writes a first point before the first step, and the session's end.
     self._has_owner = not is_directory(events)
 
   def after_create_session(self, session, coord):
@@ -151,11 +151,11 @@ class SummarySaver(tf.train.SessionRunHook):
   def __init__(self, tracker: GlobalStepTracker, scaffold: tf.train.Scaffold,
                events: EventFile, save_steps: Optional[int] = None,
                save_secs: Optional[float] = None):
-    """Creates the hook; `tracker` stands before it. Give exactly one of the two intervals.
+    """Creates the hook, which runs after `tracker`. Give exactly one of the two intervals.
 
     Args:
       tracker: tracks the global step.
-      scaffold: its `summary_op` makes the summaries; None there: no summaries.
+      scaffold: its `summary_op` makes the summaries; a `summary_op` of None: no summaries.
       events: the event file.
       save_steps: own steps between two summaries, or None.
       save_secs: seconds between two summaries, or None.
@@ -204,10 +204,10 @@ class StepCounter(tf.train.SessionRunHook):
 
   def __init__(self, tracker: GlobalStepTracker, every_steps: int,
                events: Optional[EventFile] = None):
-    """Creates the hook; `tracker` stands before it.
+    """Creates the hook, which runs after `tracker`.
 
-    Two rates are at least `every_steps` global steps apart. Without an event file they are only
-    logged.
+    Two rates are at least `every_steps` global steps apart. Without an event file the rates are
+    only logged.
     """
     if every_steps < 1:
       raise ValueError("every_steps must be at least 1, got %r" % (every_steps,))

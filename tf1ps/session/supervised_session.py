@@ -1,17 +1,18 @@
-"""A `tf.Session` that recovers: it makes its runs in a `MonitoredSession`.
+"""A `tf.Session` that recovers, because its runs are runs of a `MonitoredSession`.
 
-Programs with a Supervisor hand their session to `saver.save`, `start_queue_runners`,
+Programs with a Supervisor pass their session to `saver.save`, `start_queue_runners`,
 `tensor.eval(session=...)` and `with session:`, which take a `tf.Session` but not a
-MonitoredSession. `SupervisedSession` is a `tf.Session` that opens no session of its own:
+MonitoredSession. `SupervisedSession` is a `tf.Session` that opens no further session:
 
-1. A run in the thread that made the session is a run of the MonitoredSession, with its hooks, its
-   count of steps, and its recovery.
-2. A run in another thread is a run of the session inside. During a recovery it waits for the new
-   session.
-3. When a replica of synchronous training has left, training ends for all, because a further update
-   would lack its gradient. The other programs count steps, so they may be in a step then. This step
-   changes nothing and returns the last fetched values, and `should_stop` turns true. A program that
-   still makes steps after a minute gets the OutOfRangeError.
+1. A run in the thread that created the session is a run of the MonitoredSession, with its hooks,
+   its count of steps, and its recovery.
+2. A run in another thread is a run of the session inside the MonitoredSession. During a recovery
+   such a run waits for the new session.
+3. When a replica of synchronous training has left, training ends for all replicas, because a
+   further update would lack that replica's gradient. The other programs count steps, so they may be
+   in a step at that moment. This step changes nothing and returns the last fetched values, and
+   `should_stop` returns True. A program that still makes steps after a minute gets the
+   OutOfRangeError.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
 
     Args:
       monitored: the session that makes the runs of this thread.
-      graph: its graph.
+      graph: the graph of that session.
       recovery_limit: seconds that a run of another thread waits for a new session.
-      request_stop: has the Supervisor's threads end; called where the process ends the session.
+      request_stop: asks the Supervisor's threads to end; called if the end of the process ends the
+        session.
     """
     # Not the constructor of tf.Session: it would open a second session on the servers.
     self._monitored, self._own_graph = monitored, graph
@@ -76,7 +78,7 @@ class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
     return self._has_closed or self._ended_at is not None or self._monitored.should_stop()
 
   def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
-    """Like `tf.Session.run`; if a ps was lost, the run is made again in a new session."""
+    """Like `tf.Session.run`; if a ps was lost, the run is repeated in a new session."""
     self._check_open()
     if threading.current_thread() is not self._thread:
       return self._beside(lambda session: session.run(fetches, feed_dict, options, run_metadata))
@@ -139,7 +141,7 @@ class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
   def close(self):
     """Ends this task's part: the chief waits for the others, saves, and releases the ps."""
     if self._begin_close():
-      with self.graph.as_default():  # TensorFlow lets the default graph be changed again
+      with self.graph.as_default():  # TensorFlow makes the default graph modifiable again
         self._monitored.close()
 
   def end(self, error: BaseException) -> None:
@@ -161,7 +163,7 @@ class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
       self._monitored.save_last()
 
   def call_inside(self, function: Callable):
-    """Calls function(session) with the session that makes the runs now."""
+    """Calls function(session) with the session that currently makes the runs."""
     return function(self._inside())
 
   def __enter__(self):

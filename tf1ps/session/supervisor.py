@@ -1,16 +1,17 @@
 """`tf1ps.Supervisor`, a drop-in for `tf.train.Supervisor`.
 
 It has the same arguments, methods and default operations. Its session starts, runs, recovers and
-ends like that of a `MonitoredTrainingSession`. It differs from TensorFlow's in this:
+ends like that of a `MonitoredTrainingSession`. It differs from TensorFlow's Supervisor as follows:
 
-1. It starts when the cluster is ready, or names the missing tasks. The live state of the servers is
-   kept when a chief comes back. A worker is ready within a second of the chief.
-2. A run is made again in a new session when a ps was lost and has come back.
+1. It starts when the cluster is ready, or names the missing tasks. The servers keep their live
+   state when a chief comes back. A worker is ready within a second of the chief.
+2. A run is repeated in a new session when a ps was lost and has come back.
 3. `stop` is bounded, and the chief saves after the last step. When the session is closed, or else
    when the program's code ends, the chief waits for the other workers, saves their steps, and
-   releases the ps; the other workers report their end. A program need call neither.
-4. A `SyncReplicasOptimizer` of the graph is joined, watched and left without a hook, whatever the
-   program gives as `local_init_op` and `ready_for_local_init_op`.
+   releases the ps; the other workers report their end. A program need neither call `stop` nor close
+   the session.
+4. A `SyncReplicasOptimizer` of the graph needs no hook of the program: the worker joins it, watches
+   it and leaves it, whatever the program gives as `local_init_op` and `ready_for_local_init_op`.
 5. An error of a summary is logged once; training goes on.
 """
 
@@ -63,7 +64,7 @@ class Supervisor:
       Only the chief has a summary_writer and the two intervals.
     save_path: the path of checkpoints before "-STEP"; None without a logdir.
     session_manager: the given manager, or a manager of the same operations, for programs that read
-      it. The Supervisor creates its session without it.
+      this attribute. The Supervisor does not use the manager to create its session.
   """
 
   USE_DEFAULT = _USE_DEFAULT
@@ -89,8 +90,8 @@ class Supervisor:
                heartbeat_timeout: Optional[float] = None):
     """Creates the Supervisor, like TensorFlow's, after the whole graph was built.
 
-    An operation that is not given is the first of TensorFlow's collection for it, or else
-    TensorFlow's default.
+    An operation that is not given is the first operation in TensorFlow's collection for it. If that
+    collection is empty, it is TensorFlow's default.
 
     Args:
       graph: the graph; None: the default graph.
@@ -101,7 +102,7 @@ class Supervisor:
       init_op: the operation that initialises the model without a checkpoint; None: no operation.
       init_feed_dict: the feeds of init_op.
       local_init_op: the operation that initialises this task's own state; None: no operation.
-        Those of a `SyncReplicasOptimizer` stand for the default.
+        A `local_init_op` of a `SyncReplicasOptimizer` selects the default.
       logdir: the directory of checkpoints and events, or None.
       summary_op: a string scalar that is written every save_summaries_secs; None: no summaries.
       saver: a `tf.train.Saver`; None: nothing is saved or restored.
@@ -111,7 +112,7 @@ class Supervisor:
       recovery_wait_secs: of no effect: a worker looks for its chief several times per second.
       stop_grace_secs: seconds that threads have to end in `stop`.
       checkpoint_basename: the names of checkpoints before "-STEP".
-      session_manager: a `tf.train.SessionManager` whose operations stand for ready_op,
+      session_manager: a `tf.train.SessionManager` whose operations replace ready_op,
         ready_for_local_init_op and local_init_op, or None.
       summary_writer: a `tf.summary.FileWriter`; None: no summaries.
       init_fn: called with the session after init_op.
@@ -215,7 +216,7 @@ class Supervisor:
       GraphMismatchError: this graph differs from the chief's.
       CheckpointError: the checkpoint directory cannot be trusted.
       SessionCreationError: the session could not be created.
-      SystemExit: with 0, in a worker that was started again after it had done its part.
+      SystemExit: with code 0, in a worker that was started again after it had done its part.
     """
     self.coord.clear_stop()
     if self._begins_file:
@@ -274,7 +275,8 @@ class Supervisor:
                       ) -> Iterator[supervised_session.SupervisedSession]:
     """Returns a context manager with a session; at its end the session stops and is closed.
 
-    An error of the block, or of a thread, is raised after that. OutOfRangeError is a clean end.
+    An error of the block, or of a thread, is raised after the session stops. OutOfRangeError is a
+    clean end.
     """
     session = self.prepare_or_wait_for_session(
       master, config, start_standard_services=start_standard_services)
@@ -314,7 +316,7 @@ class Supervisor:
       _log.warning("no checkpoints and summaries: the Supervisor has no logdir")
     if not (self.save_summaries_secs and self.summary_writer is not None):
       return []
-    if self.global_step is not None:  # as TensorFlow's: a rate of no steps
+    if self.global_step is not None:  # like TensorFlow's Supervisor: a rate of zero steps
       summaries.write_summary(
         self.summary_writer, summaries.rate_summary(0.0), int(sess.run(self.global_step)))
     if self.summary_op is None:
@@ -326,7 +328,7 @@ class Supervisor:
                           ) -> List[threading.Thread]:
     """Starts further queue runners; returns their threads.
 
-    The queue runners of the graph's collection run since the creation of the session.
+    The queue runners of the graph's collection have run since the session was created.
     """
     if queue_runners is None:
       if sess is self._session:
@@ -383,11 +385,11 @@ class Supervisor:
       threads: further threads to end.
       close_summary_writer: whether the event file ends, so that the next session begins a new
         file.
-      ignore_live_threads: whether threads may be left that do not end within stop_grace_secs.
+      ignore_live_threads: whether a thread that does not end within stop_grace_secs is ignored.
 
     Raises:
       RuntimeError: a thread did not end.
-      Exception: the first error of a thread, or that of `request_stop`.
+      Exception: the first error of a thread, or the error given to `request_stop`.
     """
     self.coord.request_stop()
     try:
@@ -422,7 +424,7 @@ class Supervisor:
     while not self.should_stop():
       self.coord.wait_for_stop(TIMING.poll_interval)
 
-  # The names of before TensorFlow 0.8, which TensorFlow 2 still has.
+  # The names from before TensorFlow 0.8, which TensorFlow 2 still has.
   PrepareSession = prepare_or_wait_for_session
   StartQueueRunners = start_queue_runners
   StartStandardServices = start_standard_services
@@ -432,7 +434,7 @@ class Supervisor:
 
 
 def _given_or(given, collection: str, make: Callable):
-  """Returns the given value, or the collection's first, or else the result of `make`."""
+  """Returns the given value, or the collection's first value, or else the result of `make`."""
   if given is not _USE_DEFAULT:
     return given
   values = tf.get_collection_ref(collection)

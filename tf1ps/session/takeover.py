@@ -1,16 +1,15 @@
 """A chief that finds another run's living members on the ps takes that run over, or is refused.
 
 A returning chief does not know its run if its checkpoint directory is lost, is on a disk that is
-not shared, or has a damaged status file. The workers train that run meanwhile, so nothing is
-cleared:
+not shared, or has a damaged status file. The workers still train that run, so nothing is cleared:
 
 1. `find_living` waits for a heartbeat of a member. Until the heartbeat timeout, a paused process
    and a killed process look alike.
 2. `check` raises LivingRunError if the run has another graph, if its own chief lives, or if this
-   chief's directory differs from the run's and has training of its own. Else the chief goes on with
-   the living run, and writes a new status file.
+   chief's directory differs from the run's and has checkpoints or steps of another run. Else the
+   chief continues the living run, and writes a new status file.
 
-The states of the run whose record the ps keep, as a chief that starts finds them (`adopt`):
+The states of the run whose record the ps keep, as a starting chief may find them (`adopt`):
 
   state        the record            next state
   none         (none)                begun: `begin`, with a new id
@@ -21,7 +20,7 @@ The states of the run whose record the ps keep, as a chief that starts finds the
   ended        ended=True            begun: `begin`, with a new id; none: `lose`
 
 A chief whose directory names the run on the ps keeps the run. `lose`: a ps is started again. Two
-chiefs that begin at the same moment do not see each other.
+chiefs that begin a run at the same moment do not see each other.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ class LivingRunError(Error, RuntimeError):
 
 
 def place_of(checkpoint_dir: Optional[str]) -> str:
-  """Returns the name of a directory in the record of a run."""
+  """Returns a directory's name as the record of a run has it."""
   if not checkpoint_dir or "://" in checkpoint_dir:
     return checkpoint_dir or ""
   return os.path.abspath(checkpoint_dir)
 
 
 def inode_of(checkpoint_dir: Optional[str]) -> str:
-  """Returns the file system, the device and the inode of a directory; "" if it has none.
+  """Returns the file system, the device and the inode of a directory; "" if it cannot be read.
 
   The roots of two disks often have the same inode, and a new disk may get an old disk's device.
   """
@@ -65,7 +64,7 @@ def inode_of(checkpoint_dir: Optional[str]) -> str:
 
 def find_living(heartbeat: Heartbeat, read: Callable[[], Dict[str, ControlRecord]], container: str,
                 runs: List[str], limit: float, interrupted: Callable[[], None]) -> Optional[Member]:
-  """Returns a member of a run whose heartbeat has come during this call, or None.
+  """Returns a member of one of the runs that sends a heartbeat during this call, or None.
 
   A living chief comes before other members.
 
@@ -80,7 +79,7 @@ def find_living(heartbeat: Heartbeat, read: Callable[[], Dict[str, ControlRecord
   own, previous = heartbeat.own(), heartbeat.previous
   until = time.monotonic()
   if previous is not None and _trains(previous, runs) and previous.age < TIMING.alive_within:
-    # Another chief with this task's name shows only between two heartbeats of this process.
+    # Another chief with this task's name is visible only between two heartbeats of this process.
     until += 3 * TIMING.heartbeat_interval
   ages: Dict[str, float] = {}
   living, said = None, False
@@ -120,7 +119,7 @@ def check(living: RunRecord, member: Member, signature: List[list], own_run: str
     directory: this chief's checkpoint directory, or None.
   """
   name = "" if directory is None else directory.name
-  # On another machine, or in another container, the same path may be another directory.
+  # On another machine, or in another Linux container, the same path may be another directory.
   is_same = place_of(name) == living.directory and ("://" in name or (
     living.host == socket.gethostname() and living.inode in ("", inode_of(name))))
   if own_run:

@@ -1,6 +1,6 @@
-"""Variables that a program places nowhere: where TensorFlow 1 puts them (compat/first_task.py).
+"""Places variables without a device where TensorFlow 1 places them (compat/first_task.py).
 
-`tf1ps.v1` switches this on. Else TensorFlow 2 places them.
+`tf1ps.v1` switches this placement on. Otherwise TensorFlow 2 places such variables.
 """
 
 from __future__ import annotations
