@@ -2,18 +2,18 @@
 
 Each of n members owns a queue. In round r a member
 
-1. puts a token (r, its index, its arrival time) into the queue of every other member;
-2. takes tokens out of its own queue until each other member has arrived in round r, or in a later
-   one: a member in round r + 1 has seen that all members had arrived in round r;
+1. enqueues a token (r, its index, its arrival time) in the queue of every other member;
+2. dequeues tokens from its own queue until each other member has arrived in round r or in a later
+   round: a member in round r + 1 has seen that all members had arrived in round r;
 3. passes, and keeps the tokens of later rounds for its next wait.
 
 The first wait of a member begins with a round of greetings, round -1, in which it learns the round
-of the others. So a restarted member joins them in their present round. A member that waits in a
-later round answers a greeting by sending its token again. This replaces the tokens that a killed
-member had taken out of its queue, so the barrier stores nothing else.
+of the other members. So a restarted member joins them in their current round. A member that waits
+in a later round answers a greeting by sending its token again. The repeated token replaces the
+tokens that a killed member had dequeued, so the barrier stores nothing else.
 
-No two members are more than one round apart. A quorum would break this: members that pass early
-would know other orders of arrival, and a restarted member would find several present rounds.
+No two members are more than one round apart. A quorum would break this rule: members that pass
+early would know other orders of arrival, and a restarted member would find several current rounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.state import pinning, queue_call, queue_errors, queues
 
 _GREETING = -1  # the round before the first
-_ALL = 2 ** 20  # tokens; above the number that can wait
+_ALL = 2 ** 20  # tokens; more than the number that can be in a queue
 
 
 class BarrierTimeout(queue_errors.QueueTimeout):
@@ -52,28 +52,28 @@ class Barrier:
   any other member waits.
 
   Attributes:
-    index: of this member.
-    rounds: the number of rounds that all have passed, as far as this member knows. A restarted
-      member knows it after its first wait.
-    names: of the members, for errors.
+    index: the index of this member.
+    rounds: the number of rounds that all members have passed, as far as this member knows. A
+      restarted member knows the number after its first wait.
+    names: the names of the members, for errors.
     queues: a `FIFOQueue` per member.
   """
 
   def __init__(self, name: str, num_tasks: int, task_index: int,
                names: Optional[Sequence[str]] = None, *, device: Optional[str] = None,
                container: Optional[str] = None):
-    """Builds the barrier's operations in the default graph; all members build the same.
+    """Builds the barrier's operations in the default graph; all members build the same operations.
 
     Args:
-      name: of the barrier; its queues have the names `<name>/0` and so on.
+      name: the name of the barrier; its queues have the names `<name>/0` and so on.
       num_tasks: the number of members.
       task_index: the index of this member.
-      names: of the members, for errors; None: "/job:worker/task:0" and so on.
-      device: the device of its queues, such as "/job:ps/task:1". None: see pinning.py.
-      container: their container. None: see pinning.py.
+      names: the names of the members, for errors; None: "/job:worker/task:0" and so on.
+      device: the device of the queues, such as "/job:ps/task:1". None: see pinning.py.
+      container: the container of the queues. None: see pinning.py.
 
     Raises:
-      ValueError: no name, an index that is not below num_tasks, too few names.
+      ValueError: there is no name, the index is not below num_tasks, or there are too few names.
     """
     if not name:
       raise ValueError("a barrier needs a name, or each member would be alone behind it")
@@ -94,7 +94,7 @@ class Barrier:
 
   def _start_over(self):
     self._round = _GREETING
-    # Of each other member, its rounds from the present round on: {round: arrival time}.
+    # Each other member's rounds, from the current round on: {index: {round: arrival time}}.
     self._heard: Dict[int, Dict[int, int]] = {
       i: {} for i in range(len(self.names)) if i != self.index}
     self._arrived: Dict[int, int] = {}  # the arrival times of this member, by round
@@ -102,7 +102,7 @@ class Barrier:
   def _build(self):
     with tf.control_dependencies(None), tf.name_scope("barrier"):
       self._round_in = tf.placeholder(tf.int64, [], "round")
-      with tf.device(self.queues[0].device):  # one clock for all
+      with tf.device(self.queues[0].device):  # one clock for all members
         now = tf.cast(1e6 * tf.timestamp(), tf.int64)
       self._when = tf.placeholder_with_default(now, [], "when")
       token = tf.stack([self._round_in, tf.constant(self.index, tf.int64), self._when])
@@ -124,10 +124,11 @@ class Barrier:
       the first queue. All members get the same list.
 
     Raises:
-      BarrierTimeout: members are missing; it names them. The next wait continues the same round.
+      BarrierTimeout: members are missing; the error names them. The next wait continues the same
+        round.
       QueueReset: the container was reset.
-      QueueUnanswered: the ps did not answer. Tokens may be lost, so the next wait begins like that
-        of a restarted member.
+      QueueUnanswered: the ps did not answer. Tokens may be lost, so the next wait begins like the
+        first wait of a restarted member.
     """
     if timeout is None or not timeout >= 0:
       raise ValueError("timeout must be a number of seconds, 0 or more, got %r" % (timeout,))
@@ -154,7 +155,7 @@ class Barrier:
     return sorted(arrived, key=lambda i: (arrived[i], i))
 
   def clear(self, session: tf.Session) -> None:
-    """Takes the tokens of an older run out of all queues. Call it before any member waits."""
+    """Removes the tokens of an older run from all queues. Call it before any member waits."""
     for queue in self.queues:
       queue.drain(session)
 
@@ -185,7 +186,7 @@ class Barrier:
     return self._round > _GREETING and _GREETING in tokens[:, 0]
 
   def _announce(self, session, until):
-    """Sends this member's token to the others in one run; sent again, the token is the same."""
+    """Sends this member's token to the others in one run; a repeated token is the same token."""
     feed = {self._round_in: self._round}
     if self._round in self._arrived:
       feed[self._when] = self._arrived[self._round]

@@ -1,15 +1,16 @@
 """Containers: where a job's state lives on a server, and how it is cleared.
 
-A container is a name under which a server keeps variables, queues and tables. A job's state lives
-in the job's container. What steers jobs (the run, heartbeats, reports, locks) lives in `CONTROL`,
-which nothing here clears.
+A container is a name under which a server keeps variables, queues and tables. A job's state is in
+the job's container. The state that controls jobs (the run, heartbeats, reports, locks) is in the
+container `CONTROL`, which nothing here clears.
 
-  container         builds what follows in a container
+  container         builds the operations of its scope in a container
   check_name        the rule for names
   reset.reset       clears containers of a whole cluster (in reset.py)
 
-Where the servers cannot be cleared container by container, two models on them can also be kept
-apart by `tf.variable_scope`: with other names, in checkpoints too, and with one reset for both.
+If servers cannot be cleared container by container, `tf.variable_scope` can also keep two models on
+them apart. The variables then have other names, also in checkpoints, and one reset clears both
+models.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def check_container_name(name: str) -> str:
     name: the name; "" is the default container.
 
   Raises:
-    ValueError: naming the offending character, and a name that would be legal.
+    ValueError: the name is illegal; the error names the offending character, and a legal name.
   """
   if name == "":
     return name
@@ -67,8 +68,8 @@ def check_container_name(name: str) -> str:
 def container_scope(name: str, graph: Optional[tf.Graph] = None) -> Iterator[None]:
   """Makes the operations of this scope in a container, like `tf.container`, and checks its effect.
 
-  The scope has no effect if you enter it before the graph, or around `session.run`: then its graph
-  gets no operation. An inner scope replaces an outer scope.
+  The scope has no effect if you enter it before you enter the graph, or around `session.run`: then
+  its graph gets no operation. An inner scope replaces an outer scope.
 
   Args:
     name: the container; "" is the default container.
@@ -96,9 +97,9 @@ def container_of_job(job_workers: Optional[Sequence[int]]) -> str:
   """Returns the container of a job for which the user gave no name.
 
   It depends only on the indices of the job's workers, which distinguish jobs on one ps: paths of
-  directories and programs may differ between hosts. Without indices "job"; for the workers 2 and 3
-  "job-2-3"; from eight workers on the first index, the last, and eight digits of the SHA-256 of
-  all.
+  directories and programs may differ between hosts. Without indices the name is "job". For the
+  workers 2 and 3 it is "job-2-3". For eight or more workers it has the first index, the last index,
+  and eight digits of the SHA-256 of all indices.
   """
   if job_workers is None:
     return _JOB
@@ -110,7 +111,7 @@ def container_of_job(job_workers: Optional[Sequence[int]]) -> str:
 
 
 def real_name(name: str, task) -> str:
-  """Returns a container's name on a server: that of the default container is the job's."""
+  """Returns a container's name on a server; the default container has the name of the job."""
   return name or task.job
 
 
@@ -123,8 +124,8 @@ def clear_container(name: str, tasks: Sequence, timeout: float = 10.0) -> None:
     timeout: seconds for each task.
 
   Raises:
-    ContainerError: naming the task that did not answer; those before it are cleared.
-    ValueError: the control container, or an illegal name.
+    ContainerError: a task did not answer; the error names it, and the tasks before it are cleared.
+    ValueError: the name is illegal, or is the name of the control container.
   """
   # Late: gRPC reads its variables when it is imported, and links set them first (links.enter).
   from tf1ps.compat import CallError, cleanup_all

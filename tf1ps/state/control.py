@@ -2,14 +2,15 @@
 
 Every task keeps a mutable hash table in the container `containers.CONTROL`; its first use creates
 it. A record is a name and a JSON object, and a write replaces it atomically. The control task is
-the task that keeps the table. Its clock stamps each record. A record that a reader has seen before
-is as old as its stamp is unchanged, by the reader's monotonic clock. The control task's clock,
-which may step, counts only for what was written before the reader's first look:
+the task that keeps the table. Its clock stamps each record. For a record that a reader has seen
+before, the age is the time for which the stamp has not changed, by the reader's monotonic clock.
+The control task's clock, which may jump, counts only for records that were written before the
+reader first read the table:
 
 1. `put` writes records, `read` returns all records with their ages.
-2. `change` changes one record by compare and swap, for several clients.
-3. Every call has a limit. After a failed call the next call opens a new session. A call that meets
-   a control task that was restarted does so at once.
+2. `change` changes one record by compare-and-swap, for several clients.
+3. Every call has a limit. After a failed call the next call opens a new session. If the control
+   task was restarted, the call itself opens a new session immediately.
 
 TensorFlow has no table from string to string; the key is the first eight bytes of the name's
 SHA-256, and the name travels in the value.
@@ -43,7 +44,7 @@ CLUSTER_RECORD = "cluster"  # the name of the record of the cluster that a task 
 # The name of the record of a ps whose program has sessions of its own: {} or {"has_sessions": true}
 PROGRAM_RECORD = "program"
 TABLE = "records"  # the shared name of the table
-_TRIES = 1000  # of a change, if another client is faster each time
+_TRIES = 1000  # tries of a change, if another client is faster each time
 
 
 class ControlError(Error, RuntimeError):
@@ -58,7 +59,7 @@ class ControlRecord(NamedTuple):
 
 
 def parse(values, now_there: float) -> Dict[str, ControlRecord]:
-  """Returns the records of a table's values, at the control task's time, at the first look."""
+  """Returns the records in a table's values, for a first look at the control task's time."""
   records = {}
   for text in values:
     stamp, data = text.decode("utf-8").split(" ", 1)
@@ -100,21 +101,22 @@ class ControlTable:
     return self._read(self._ops.export)
 
   def exchange(self, records: Dict[str, dict]) -> Dict[str, ControlRecord]:
-    """Writes records and returns all, in one run; raises ControlError."""
+    """Writes records and returns all records, in one run; raises ControlError."""
     return self._read(self._ops.insert_then_export, records)
 
   def change(self, name: str, function: Callable[[Optional[dict]], Optional[dict]]) -> dict:
-    """Changes a record atomically; returns its new value, {} if there is none.
+    """Changes a record atomically; returns the record's value after that, {} if there is none.
 
-    All clients must change this record by this method.
+    All clients must use this method to change the record.
 
     Args:
       name: the record's name.
       function: takes the record's value, or None if there is none; returns the new value, or None
-        to keep it. If another client was faster, it is called again.
+        to keep the value. If another client was faster, the function is called again.
 
     Raises:
-      ControlError: no answer; the change may or may not have been made.
+      ControlError: the control task did not answer, so the change may or may not have been made;
+        or other clients were faster at every try.
     """
     for _ in range(_TRIES):
       seen = self._run(self._ops.find, {name: {}})
@@ -159,8 +161,8 @@ class ControlTable:
         try:
           return self._run_once(fetches, feed, options)
         except tf.errors.AbortedError:
-          # Of an old session: the control task was restarted, and has not begun the run. But a swap
-          # may have been made, and its answer lost in a reset.
+          # The session is old: the control task was restarted, and has not begun the run. But a
+          # swap may have been made, and its answer may have been lost in a connection reset.
           self._drop(broken=True)
           if more is not None:
             raise
@@ -196,10 +198,11 @@ class ControlTable:
 
 
 def table_for(record: ServerRecord, control_task) -> ControlTable:
-  """Makes the access of a server's task to the records of a control task; makes no call."""
+  """Returns a server's access to the records of a control task; makes no call."""
   if record.is_proven or control_task == record.cluster.task:
     return ControlTable(record.target, record.cluster.task, control_task)
-  # Through the control task's server: a session of this server may end those of another process.
+  # Through the control task's server, because a session of this server could end the sessions of
+  # another process with the same task name.
   return ControlTable("grpc://" + control_task.address, control_task, control_task)
 
 
@@ -209,7 +212,7 @@ class _Ops(NamedTuple):
   values: tf.Tensor  # string [records], to feed
   insert: tf.Operation
   export: tuple  # the stamped values of all records, string [all]; the task's clock after that
-  insert_then_export: tuple  # the same, after the insertion
+  insert_then_export: tuple  # like `export`, after the insertion
   find: tf.Tensor  # the stamped value of the first key, or ""
   expected: tf.Tensor  # string scalar, to feed
   swap: tf.Tensor  # bool: whether the first key had the expected value, and was replaced
@@ -257,7 +260,7 @@ def _swap(table, keys, expected, stamped):
 
 def _export(table):
   _, values = tf.raw_ops.LookupTableExportV2(table_handle=table, Tkeys=tf.int64, Tvalues=tf.string)
-  # The clock is read after the records, or an age could come out below zero.
+  # The clock is read after the records; otherwise an age could be below zero.
   with tf.control_dependencies([values]):
     return values, tf.timestamp()
 

@@ -2,10 +2,10 @@
 
 Each place, which is a task such as a ps, has a queue per worker.
 
-1. A worker that is done puts an element into its queue at each place, unless it is there
-   (`report`). Only `clear` takes it out.
-2. A task that waits reads the sizes of the queues at its place and takes nothing. So any number of
-   tasks may wait, and a restarted task finds all reports again.
+1. A worker that is done enqueues an element in its queue at each place, unless the element is
+   already there (`report`). Only `clear` removes it.
+2. A task that waits reads the sizes of the queues at its place and dequeues nothing. So any number
+   of tasks may wait, and a restarted task finds all reports again.
 
 The queues live in the control container, where no reset clears them. Their names contain the job's
 container and the run. They are TensorFlow's own queues, because no operation on them ever waits.
@@ -63,18 +63,20 @@ class DoneQueues:
   def __init__(self, num_workers: int, names: Optional[Sequence[str]] = None, *,
                places: Optional[Sequence[str]] = None, container: Optional[str] = None,
                run: str = ""):
-    """Builds the operations in the default graph; all tasks of the job build the same.
+    """Builds the operations in the default graph; all tasks of the job build the same operations.
 
     Args:
       num_workers: the number of workers that report.
-      names: of the workers; None: "/job:worker/task:0" and so on.
+      names: the names of the workers; None: "/job:worker/task:0" and so on.
       places: the devices to report to, such as ["/job:ps/task:0"]. None: each ps of this process's
-        `tf1ps.Server`, or the chief if it has none. [""]: TensorFlow chooses.
-      container: the job's container, for the queues' names; None: that of this process's server.
+        `tf1ps.Server`, or the chief if there is no ps. [""]: TensorFlow chooses.
+      container: the job's container, for the queues' names; None: the container of this process's
+        server.
       run: distinguishes this run from other runs of the job.
 
     Raises:
-      ValueError: no workers, too few names, or no places in a process without a `tf1ps.Server`.
+      ValueError: there are no workers, too few names, or no places in a process without a
+        `tf1ps.Server`.
     """
     if isinstance(num_workers, bool) or num_workers < 1:
       raise ValueError("num_workers must be a number above 0, got %r" % (num_workers,))
@@ -105,7 +107,7 @@ class DoneQueues:
   def report(self, session: tf.Session, index: int) -> None:
     """Reports at every place that worker `index` is done. A second report changes nothing.
 
-    The session is of this graph, and reaches all places; its hooks do not run.
+    The session must be a session of this graph that reaches all places; its hooks do not run.
     """
     if not 0 <= index < len(self.names):
       raise ValueError("index must be from 0 to %d, got %r" % (len(self.names) - 1, index))
@@ -133,12 +135,12 @@ class DoneQueues:
       session: a session of the graph that reaches the place; its hooks do not run.
       timeout: seconds.
       place: index of the place to read; None: this task if it is a place, else the first place.
-      linger: seconds to wait after the last report. The session of the last worker is still open
-        then, and TensorFlow's close, which has no limit, needs its servers. None: 1.5 on a ps,
-        which usually leaves when this returns; elsewhere 0.
+      linger: seconds to wait after the last report. At that moment the session of the last worker
+        is still open, and TensorFlow's close of a session, which has no limit, needs the session's
+        servers. None: 1.5 on a ps, which usually leaves when this method returns; elsewhere 0.
 
     Raises:
-      DoneTimeout: naming the missing workers.
+      DoneTimeout: workers are missing; the error names them.
       QueueUnanswered: the place did not answer.
     """
     if timeout is None or not timeout >= 0:

@@ -3,19 +3,19 @@
 A ps (and, with in-graph replication, a worker)
 
 1. writes its cluster into its own control records, so that workers can compare it with theirs;
-2. sends heartbeats and reads the run's record: a run that the chief marked as ended releases it;
-   a ps that gets SIGTERM says so in its heartbeat, and stays until the chief has saved;
-3. stops its heartbeats and lingers for 1.5 s, so that the last calls of other tasks succeed, and
+2. sends heartbeats and reads the run's record: when the chief marks the run as ended, the task is
+   released; a ps that gets SIGTERM says so in its heartbeat, and stays until the chief has saved;
+3. stops its heartbeats, lingers for 1.5 s, so that the last calls of other tasks succeed, and then
    leaves.
 
 It leaves with an error if no worker comes within its start limit, if all workers of the job are
 lost, have failed or have left without a release, or if the task that keeps the heartbeats is lost.
 Workers with a `tf.train.Supervisor` or a plain session send no heartbeats: a ps stays while their
 servers answer. A client outside of the cluster, such as `tf.Session("grpc://HOST:PORT")` in a
-notebook, has a connection to one of the servers: all stay while it is open. Nobody reports how
-such programs end. So a task that has served a program leaves without an error: when none has come
-for the start limit, or when none is there and the task that keeps the heartbeats is lost. A
-persistent ps waits for a signal.
+notebook, has a connection to one of the servers: all serving tasks stay while the connection is
+open. No task reports how such programs end. So a task that has served such a program leaves without
+an error in two cases: if no program has come for the length of the start limit, or if no program is
+there and the task that keeps the heartbeats is lost. A persistent ps waits for a signal.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ DEFAULT_START_TIMEOUT = 600.0  # seconds for the first worker: people start task
 
 def wait_for_end(record: ServerRecord, interrupted: threading.Event,
                  may_wait: Callable[[], bool] = lambda: False, has_sessions: bool = False) -> str:
-  """Waits until a server's job has ended, or `interrupted` is set; returns a sentence about it.
+  """Waits until a server's job has ended, or `interrupted` is set; returns a sentence on the end.
 
   Args:
-    record: the server's.
+    record: the record of the server.
     interrupted: ends the wait.
     may_wait: whether a ps may still wait after an interruption, for the chief's last checkpoint.
     has_sessions: whether the task's program runs sessions meanwhile, which the chief then spares.
@@ -60,7 +60,7 @@ def wait_for_end(record: ServerRecord, interrupted: threading.Event,
     while not interrupted.wait(TIMING.poll_interval):
       line = watch.look()
       if line is not None:
-        watch.close()  # first: a heartbeat would fail once the task that keeps them has left
+        watch.close()  # before the linger: heartbeats fail once the task that keeps them has left
         interrupted.wait(TIMING.linger)
         return line
     if may_wait():
@@ -77,7 +77,7 @@ class _JobWatch:
     cluster = record.cluster
     self._record, self._has_sessions = record, has_sessions
     self._is_ps = cluster.task in cluster.ps
-    # A ps reads the run on itself; a worker whose devices are used reads it on the first ps.
+    # A ps reads the run's record on itself; a worker that serves its devices reads it on ps 0.
     self._released_on = control.table_for(
       record, cluster.task if self._is_ps else cluster.control_task)
     self._cluster_is_written = not self._is_ps
@@ -100,7 +100,7 @@ class _JobWatch:
     self._released_on.close()
 
   def ask_for_save(self, may_wait: Callable[[], bool]) -> None:
-    """Has the chief save before this ps ends; returns when it has, or cannot, within the grace."""
+    """Asks the chief to save before this ps ends; waits for the save within the grace."""
     name, until = self._record.cluster.task.name, time.monotonic() + self._record.grace
     token = uuid.uuid4().hex[:8]
     self._beat.set(leaving=token)
@@ -147,7 +147,7 @@ class _JobWatch:
     return None
 
   def _read_members(self):
-    """Reads the last heartbeats, in which the chief says why a run has ended early."""
+    """Reads the latest heartbeats, in which the chief says why a run has ended early."""
     try:
       self._beat.beat()
     except control.ControlError:
@@ -169,7 +169,7 @@ class _JobWatch:
       return None
 
   def _max_age(self) -> float:
-    """In seconds: the ps that another task reads may hold older records, of an earlier job."""
+    """Returns in seconds how old a record of this job can be; ps 0 may keep an earlier job's."""
     return math.inf if self._is_ps else time.monotonic() - self._began
 
   def _check_control_task(self, workers) -> Optional[str]:
@@ -199,7 +199,7 @@ class _JobWatch:
       self._over_since = None
       return None
     self._over_since = self._over_since or now
-    # A chief that failed may be restarted; its state lives here.
+    # A chief that failed may be restarted, and its state is on this task.
     if now - self._over_since > self._record.heartbeat_timeout:
       raise JobLostError("no worker is left: " + _describe(workers))
     return None
@@ -247,7 +247,7 @@ class _JobWatch:
     elif self._counted_since is None:
       self._counted_since = self._client_since = now
     elif not self._has_served and now - self._client_since > TIMING.client_works:
-      # A worker that is about to join has a connection, too. If it has just ended, it has none.
+      # A worker that is about to join has a connection, too; a worker that has just ended has none.
       self._has_served = not self._answering_workers() and self._connections() > 0
       self._client_since = now
     self._beat.set(connections=connections, served=self._has_served)
@@ -256,8 +256,8 @@ class _JobWatch:
   def _is_confirmed(self, now) -> bool:
     """Whether each other task has sent a new count since clients were counted first.
 
-    A count is as old as its heartbeat. Until the next, a connection that has opened or closed
-    between two tasks has one end in the counts, as a client's has.
+    A count is as old as its heartbeat. Until the next heartbeat, a connection that was opened or
+    closed between two tasks appears in only one task's count, like a client's connection.
     """
     age = max([m.age for m in self._others_that_serve()], default=0.0)
     return now - self._counted_since > age + TIMING.heartbeat_interval
@@ -266,7 +266,7 @@ class _JobWatch:
     return count_connections(self._record.target, self._record.cluster.tasks())
 
   def _answering_workers(self) -> List[str]:
-    """The workers whose servers answer, but for those that wait for the end of the job, too."""
+    """The workers whose servers answer, except workers that also wait for the end of the job."""
     cluster = self._record.cluster
     waiting = {m.name for m in self._others_that_serve()}
     tasks = [task for task in cluster.replicas

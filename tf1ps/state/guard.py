@@ -1,8 +1,8 @@
 """Atomic steps on a named object that detect a reset of its container.
 
-Many clients use an object that lives on a server under a name: a queue, a round. TensorFlow's
-own operations on it block, can be cancelled half-way, and continue on a new, empty object after a
-reset. A `Guard` lives beside the object, on the same task:
+Many clients use an object that lives on a server under a name, such as a queue or a round.
+TensorFlow's own operations on the object block, can be cancelled half-way, and continue on a new,
+empty object after a reset. A `Guard` lives beside the object, on the same task:
 
 1. A mutex makes a step of several operations. It lives in the control container, because a ps may
    abort if a reset clears a mutex in use.
@@ -10,8 +10,8 @@ reset. A `Guard` lives beside the object, on the same task:
    the name. A reset first marks the object there as gone, then clears the register together with
    the object (reset.py).
 3. Each session remembers the entry that its first step reads. A later step that reads another entry
-   fails with "container ... was reset". A first step that reads another description fails with
-   both descriptions.
+   fails with "container ... was reset". A first step that reads another description than its own
+   fails with both descriptions.
 
 The states of a session, as far as one thing is concerned:
 
@@ -21,12 +21,13 @@ The states of a session, as far as one thing is concerned:
   member  the register's entry    an entry        reset: `mark` or `clear` of a reset; new: `forget`
   reset   an entry that is gone   anything else   new: `forget`
 
-Only a member's steps succeed. A session that ends, also inside a step, is new in its next life, and
-the lock is free. A step waits only for the mutex, so none is cancelled half-way.
+Only a member's steps succeed. When a session ends, even inside a step, the lock is free, and the
+session that replaces it is new. A step waits only for the mutex, so no step is cancelled half-way.
 
-TensorFlow's mutex has a defect: a client that gives up its wait, or is killed in it, frees the lock
-that another step holds. The steps here hold a lock for less than a millisecond, on one task, and a
-caller gives up after seconds. So both happen at once only where a task was stopped for so long.
+TensorFlow's mutex has a defect: a client that gives up its wait, or is killed during it, frees the
+lock that another step holds. The steps here hold a lock for less than a millisecond, on one task,
+and a caller gives up after seconds. So a wait ends while another step holds the lock only if a task
+was stopped for seconds.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Label(NamedTuple):
 
   @classmethod
   def of(cls, op: tf.Operation, kind: str, name: str, description: Dict[str, object]) -> "Label":
-    """Returns the label of the object that an operation makes."""
+    """Returns the label of the object that an operation creates."""
     return cls(kind, name, op.get_attr("container").decode("utf-8"),
                json.dumps(dict(description, thing=kind, name=name), sort_keys=True))
 
@@ -85,8 +86,8 @@ class GuardOps(NamedTuple):
   mutex: tf.Tensor  # a resource, like the tables
   register: tf.Tensor
   seen: tf.Tensor  # the table of the entry that the session remembers
-  key: tf.Tensor  # of the entry in both tables, int64 scalar
-  state_key: tf.Tensor  # of the note beside the object
+  key: tf.Tensor  # the key of the entry in both tables, int64 scalar
+  state_key: tf.Tensor  # the key of the note beside the object
 
 
 class Guard:
@@ -94,7 +95,7 @@ class Guard:
 
   Attributes:
     label: the object's `Label`.
-    container, kind, name: those of the label.
+    container, kind, name: the label's container, kind and name.
     device: the object's task; "" if TensorFlow chooses it.
     name_in_graph: the last part of the operation's name.
     title: the object's name in errors: its shared name, else `name_in_graph`.
@@ -105,9 +106,9 @@ class Guard:
     """Makes the guard.
 
     Args:
-      op: the operation that makes the object; the guard lives on its device and in its container.
+      op: the operation that creates the object; the guard is on its device and in its container.
       label: the object's label.
-      ops: the guard's own operations, where they are there already; else they are added.
+      ops: the guard's own operations, if they already exist; None: they are added.
     """
     self._op = op
     self.label = label
@@ -144,11 +145,12 @@ class Guard:
 
     Args:
       function: builds the operations of the step, which must not block; returns tensors, and
-        operations that the step ends with.
+        operations that must run before the step ends.
       inputs: tensors that are computed before the step begins.
-      may_be_first: whether the step may be the first of its session. If not, it costs less, and as
-        a first step it fails like after a reset: run a step that may be first, then this step.
-      begin: what `begin` has returned, instead of the two arguments before.
+      may_be_first: whether the step may be the first step of its session. A step that may not be
+        first costs less, but fails as after a reset if it is the first: before it, run a step that
+        may be first.
+      begin: the result of `begin`, instead of `inputs` and `may_be_first`.
     """
     with self._op.graph.colocate_with(self._op):
       lock, check = begin or self.begin(inputs, may_be_first)
@@ -161,9 +163,9 @@ class Guard:
                 if not isinstance(result, tf.Operation)]
 
   def begin(self, inputs: Sequence[tf.Tensor] = (), may_be_first: bool = False):
-    """Builds the begin of a step: the lock, and the check.
+    """Builds the beginning of a step: the lock, and the check.
 
-    Steps of different runs may share it.
+    Steps that run in different session runs may share it.
     """
     with self._op.graph.colocate_with(self._op):
       with tf.control_dependencies(list(inputs)):
@@ -174,7 +176,7 @@ class Guard:
   def entries(self) -> List[tf.Tensor]:
     """The register's entry and the entry that this session remembers, string scalars.
 
-    Each is "", or "<number> <description>"; the register's may be `GONE`.
+    Each entry is "" or "<number> <description>"; the register's entry may also be `GONE`.
     """
     return [self._find(self.ops.register), self._find(self.ops.seen)]
 
@@ -187,7 +189,7 @@ class Guard:
     return insert(self.ops.register, self.ops.state_key, text)
 
   def forget(self) -> tf.Operation:
-    """Forgets the entry that this session remembers, so that it accepts the present entry."""
+    """Forgets the entry that this session remembers, so that it accepts the current entry."""
     with self._op.graph.colocate_with(self._op):
       return insert(self.ops.seen, self.ops.key, self.constant(""))
 
@@ -204,7 +206,7 @@ class Guard:
     nothing = self.constant("")
     entry = find(self.ops.register, self.ops.key,
                  nothing if may_be_first else self.constant(_NOTHING))
-    # In turn: TensorFlow spreads ready operations over threads, which takes longer.
+    # The lookups run in turn: TensorFlow spreads ready operations over threads, which takes longer.
     with tf.control_dependencies([entry]):
       seen = find(self.ops.seen, self.ops.key, nothing)
     is_present = tf.raw_ops.Equal(x=seen, y=entry)
@@ -221,9 +223,9 @@ class Guard:
       return self._remember(entry, nothing)
 
   def _remember(self, entry, nothing) -> tf.Operation:
-    """Registers the object if nobody has, compares descriptions, and remembers the entry.
+    """Registers the object if it is not registered, compares descriptions, remembers the entry.
 
-    In a later step of the session, all of this changes nothing.
+    In a later step of the session, these operations change nothing.
     """
     number = tf.raw_ops.RandomUniformInt(
       shape=self.constant([], tf.int32), minval=self.constant(10 ** (_NUMBER - 1), tf.int64),
@@ -244,9 +246,9 @@ class Guard:
 
 
 def announce(op: tf.Operation, label: Label, register: Optional[tf.Tensor] = None) -> tf.Operation:
-  """Registers the object that an operation makes, for clients that use it without a step.
+  """Registers the object that an operation creates, for clients that use it without a step.
 
-  `register` is the tensor of the register, where it is there already.
+  `register` is the tensor of the register, if it already exists.
   """
   with op.graph.colocate_with(op):
     if register is None:
@@ -276,7 +278,7 @@ class _ResourceNames(NamedTuple):
 
 
 def resource_names(label: Label) -> _ResourceNames:
-  """The shared names of a guard's resources; "" for what is private to each session."""
+  """The shared names of a guard's resources; "" for a resource that is private to each session."""
   if not label.name:
     return _ResourceNames("", "")
   return _ResourceNames(lock_name(label.kind, label.container, label.name), REGISTER)
@@ -294,8 +296,8 @@ def constants_of(label: Label) -> Dict[str, Dict[str, tf.AttrValue]]:
 
 
 def device_of(op: tf.Operation) -> str:
-  """The task of the object that an operation makes; "" if TensorFlow chooses it."""
-  return re.sub("/device:CPU:[*0]$", "", op.device)  # TensorFlow 2 adds it
+  """The task of the object that an operation creates; "" if TensorFlow chooses it."""
+  return re.sub("/device:CPU:[*0]$", "", op.device)  # TensorFlow 2 adds the CPU
 
 
 def announced_key(label: Label) -> int:
@@ -314,7 +316,7 @@ def lock_name(kind: str, container: str, name: str) -> str:
 
 
 def register_key(kind: str, name: str) -> int:
-  """The key of an object in its register: an integer, as TensorFlow has no table from strings."""
+  """The integer key of an object in its register: TensorFlow has no table from strings."""
   digest = hashlib.sha256(("%s:%s" % (kind, name)).encode("utf-8")).digest()
   return int.from_bytes(digest[:8], "big", signed=True)
 

@@ -3,11 +3,12 @@
 Every task except the evaluator writes a control record once per second on the control task, which
 is the task that keeps the job's control records (ps 0, or the chief if there is no ps). A member
 that has been silent for `heartbeat_timeout` seconds is lost, until it sends a heartbeat again. Each
-task measures the silence of the others by its own monotonic clock: has the heartbeat changed since
-the last look? After a pause of this task or of its control task, all members get time for a new
-heartbeat before a member counts as lost.
+task measures the silence of the others by its own monotonic clock: silence is the time for which a
+heartbeat has not changed. After a pause of this task or of its control task, all members get time
+for a new heartbeat before a member counts as lost.
 
-How a task ends, by what the other tasks know it, and how their messages put it (`Member.say_end`):
+How a task ends, how the other tasks learn of its end, and what their messages say
+(`Member.say_end`):
 
   the end                   what tells it                               the messages
   its part is done          its report: "done"                          has done its part and left
@@ -17,11 +18,11 @@ How a task ends, by what the other tasks know it, and how their messages put it 
   it never came             no heartbeat of this run                    never joined; has not come
   a ps that was released    (the run's record has released it)          (none)
 
-The heartbeat of another process of the task takes the end back. session/ending.py makes the
-reports: at the close of a session (session/lifecycle.py), or when the code of a program without a
-session ends (session/presence.py). A ps learns its release in state/ending.py. A launcher sees exit
-codes alone (launch/watch.py), an evaluator the run's status file alone. `DoneQueues` serve programs
-that report by themselves.
+The heartbeat of another process of the task revokes the end. session/ending.py makes the reports:
+at the close of a session (session/lifecycle.py), or when the code of a program without a session
+ends (session/presence.py). A ps learns of its release in state/ending.py. A launcher sees only exit
+codes (launch/watch.py), and an evaluator sees only the run's status file. `DoneQueues` serve
+programs that report by themselves.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ MEMBER_SERVING = "serving"  # in Server.join: other tasks use its devices
 MEMBER_DONE = "done"
 MEMBER_FAILED = "failed"
 _PREFIX = "member:"
-_RATE_WINDOW = 10.0  # seconds of the heartbeats behind a rate
-_SHOWN_WAITS = 8  # of a task, in its heartbeat
+_RATE_WINDOW = 10.0  # a rate covers the heartbeats of this number of seconds
+_SHOWN_WAITS = 8  # the most waits of a task that its heartbeat shows
 
 
 class Member(NamedTuple):
@@ -54,36 +55,38 @@ class Member(NamedTuple):
   role: str  # "chief", "worker" or "ps"
   host: str
   pid: int
-  run: str  # the id of its run; "" before it knows the id
+  run: str  # the id of the task's run; "" before the task knows the id
   state: str  # one of MEMBER_...
   step: int  # training steps that its process has run
-  global_step: int  # the last that it read; -1 before
+  global_step: int  # the last global step that it read; -1 before the first read
   examples: int  # the number of examples that it has trained on
   reason: str  # why it ended
   age: float  # seconds since the heartbeat
   reset: str = ""  # the token of the reset for which it has stopped its session
   epochs: int = 0  # of the chief: the epochs that the job had finished when it started
   job_examples: int = 0  # of the chief: the examples that the job had trained on before its run
-  connections: int = 0  # of a task that serves: those to its server, less those that it has
+  # Of a task that serves: the number of connections to its server, less the connections that its
+  # own process has.
+  connections: int = 0
   blocked: str = ""  # what a worker that makes no step waits for
-  stop: str = ""  # of the chief: why all workers shall end, as the evaluator asked
-  served: bool = False  # of a task that serves: whether a client that is not a task has worked
+  stop: str = ""  # of the chief: the reason for which the evaluator asks all workers to end
+  served: bool = False  # of a task that serves: whether a client outside the cluster has worked
   leaving: str = ""  # of a ps that a signal ends: the token of its request for a last checkpoint
-  saved_for: Optional[str] = None  # of a chief: the requests that it has answered; None: it cannot
+  saved_for: Optional[str] = None  # of a chief: the requests it has answered; None: cannot save
   # Of a chief without ps: whether the last checkpoint is saved, so that no step follows.
   saved: bool = False
   cut_off: bool = False  # of that chief: whether a signal has ended the job before its goal
-  heard: Optional[str] = None  # of a chief: "NAME=PROCESS" of each reported end; None: none
-  process: str = ""  # the identity of its process: containers may share host and pid
+  heard: Optional[str] = None  # of a chief: "NAME=PROCESS" of each reported end; None: unknown
+  process: str = ""  # the identity of the process: Linux containers may share host and pid
   # Of a task with mirrored variables: `RunRecord.writes` of the values with which its session
-  # began; below zero: it has lost that session; 0: none yet.
+  # began; below zero: it has lost that session; 0: it has had no session yet.
   session: int = 0
   # For people and machines that watch the job; no task acts on them.
   timeout: float = 30.0  # seconds of silence after which this job takes a member for lost
   steps_per_second: float = 0.0  # of its process, over the last seconds
   examples_per_second: float = 0.0
   waits: tuple = ()  # calls that wait for queues of the job: (name, task, call, seconds)
-  figures: Dict[str, object] = {}  # more of a task that trains: `monitoring.WorkerFigures`
+  figures: Dict[str, object] = {}  # of a task that trains: its `monitoring.WorkerFigures`
 
   @property
   def name(self) -> str:
@@ -95,11 +98,11 @@ class Member(NamedTuple):
 
   @property
   def was_stopped(self) -> bool:
-    """Whether a signal has ended the task, which reported it."""
+    """Whether the task reported that a signal has ended it."""
     return self.state == MEMBER_FAILED and self.reason.startswith(ENDED_BY_SIGNAL)
 
   def say_end(self, is_lost: bool) -> str:
-    """Returns how the task has ended, to stand behind its name; "" if it has not."""
+    """Returns how the task has ended, as a text to follow its name; "" if it has not ended."""
     if self.state == MEMBER_DONE:
       return "has done its part and left"
     if self.state == MEMBER_FAILED:
@@ -131,7 +134,7 @@ def containers_of(records: Dict[str, control.ControlRecord], task) -> Dict[str, 
 
 
 def _member(record: control.ControlRecord) -> Member:
-  # Another release of tf1ps may know further fields.
+  # A task of another release of tf1ps may send further fields.
   known = {name: value for name, value in record.value.items() if name in Member._fields}
   return Member(age=record.age, **known)
 
@@ -150,7 +153,7 @@ class _Rates:
     """Notes the counts at a moment."""
     seen = self._seen
     if seen and (seen[-1][1] == 0 or step < seen[-1][1] or examples < seen[-1][2]):
-      seen.clear()  # an earlier process's examples may come with the first step
+      seen.clear()  # the first step may bring the examples of an earlier process
     while len(seen) > 1 and now - seen[0][0] > _RATE_WINDOW:
       seen.popleft()
     seen.append((now, step, examples))
@@ -164,8 +167,8 @@ class _Rates:
     return tuple(round((b - a) / seconds, 3) for a, b in zip(first[1:], last[1:]))
 
 
-# The last heartbeat that was started in this process. A process global, because only rooms above
-# those that start a thread show it.
+# The last heartbeat that was started in this process. A process global, because the room that shows
+# it is above the rooms that start the heartbeat's thread.
 _latest: Optional["Heartbeat"] = None
 
 
@@ -199,8 +202,8 @@ class Heartbeat:
     self._table, self._container = table, container
     self._name = "%s%s:%d" % (_prefix(container), task.job, task.index)
     self._heartbeat_timeout = heartbeat_timeout
-    # After a silence of the control task, the records of all members are older by the silence and
-    # up to one beat more. A silence longer than `_gap` therefore restarts the count of steady time.
+    # After a silence of the control task, the records of all members are older by the length of the
+    # silence and up to one more beat. So a silence longer than `_gap` restarts the steady time.
     self._every = min(TIMING.heartbeat_interval, heartbeat_timeout / 5.0)
     self._gap = 3.5 * self._every
     self._on_records, self._each_round = on_records, each_round
@@ -226,7 +229,7 @@ class Heartbeat:
       self._thread.start()
 
   def hasten(self) -> None:
-    """Sends heartbeats, and reads those of the others, as often as a wait looks at them."""
+    """Sends and reads heartbeats as often as a waiting loop looks at them."""
     self._every = min(self._every, TIMING.poll_interval)
 
   def stop(self) -> None:
@@ -238,10 +241,10 @@ class Heartbeat:
       self._table.close()
 
   def go_through_control_task(self) -> None:
-    """Uses a session on the control task's own server from here on.
+    """From here on, uses a session on the control task's own server.
 
-    A control task on TensorFlow 1 refuses graphs from a server on TensorFlow 2, and takes a
-    client's.
+    A control task on TensorFlow 1 refuses graphs from a server on TensorFlow 2, but accepts graphs
+    from a client on TensorFlow 2.
     """
     before, control_task = self._table, self._table.control_task
     self._table = control.ControlTable("grpc://" + control_task.address, control_task, control_task)
@@ -260,13 +263,14 @@ class Heartbeat:
   def describe_by(self, figures: Callable[[], object]) -> None:
     """Sends more figures of this task with each heartbeat.
 
-    `figures` is called in the heartbeat's thread, and in others; it returns an object with the
-    steps of this process, and with `to_json`, which makes the figures that others see.
+    `figures` is called in the heartbeat's thread and in other threads. It returns an object with an
+    attribute `steps`, the steps of this process, and a method `to_json`, which returns the figures
+    that other tasks see.
     """
     self._figures = figures
 
   def figures(self) -> object:
-    """Returns the figures of this task now, or None: there are none, or they cannot be read."""
+    """Returns the figures of this task now, or None if there are none or they cannot be read."""
     try:
       return None if self._figures is None else self._figures()
     except Exception:  # a figure never ends a heartbeat
@@ -277,7 +281,7 @@ class Heartbeat:
     figures = self.figures()
     with self._lock:
       fields, rates = dict(self._fields), self._rates.per_second()
-    if figures is not None:  # with the steps of threads beside the loop
+    if figures is not None:  # they include the steps of threads beside the loop
       fields["step"] = max(fields["step"], figures.steps)
     waits = tuple(list(call) for call in queue_call.waiting_calls()[:_SHOWN_WAITS])
     return Member(age=0.0, **dict(
@@ -285,7 +289,7 @@ class Heartbeat:
       figures={} if figures is None else figures.to_json()))
 
   def try_beat(self) -> None:
-    """Sends a heartbeat now, if the task that keeps them answers."""
+    """Sends a heartbeat now, if the control task answers."""
     try:
       self.beat()
     except control.ControlError:
@@ -294,7 +298,7 @@ class Heartbeat:
   def beat(self) -> None:
     """Sends a heartbeat now and reads those of all members; raises ControlError."""
     if not self._has_looked:
-      # The record of an earlier process of this task, before this process overwrites it.
+      # Reads the record of an earlier process of this task before this process overwrites it.
       left = [m for m in members_of(self._table.read(), self._container)
               if (m.job, m.index) == (self.get("job"), self.get("index"))]
       self.previous, self._has_looked = (left[0] if left else None), True
@@ -313,7 +317,7 @@ class Heartbeat:
       self._on_records(records)
 
   def _record(self, own: Member) -> Dict[str, object]:
-    """The fields of a heartbeat; those that have their default stay at home."""
+    """Returns the fields of a heartbeat, except fields that have their default."""
     return {name: value for name, value in own._asdict().items()
             if name != "age" and value != Member._field_defaults.get(name, self)}
 
@@ -322,9 +326,9 @@ class Heartbeat:
     """Reports this task's end; tries again until the limit.
 
     `state` is MEMBER_DONE or MEMBER_FAILED. The limit is half a second at most if the control task
-    has never answered. A control task that is lost loses the report, too: so the report is repeated
-    until `is_heard` returns True, for `TIMING.heard_limit` seconds at most while the control task
-    answers.
+    has never answered. If the control task is lost, the report is lost, too. So the report is
+    repeated until `is_heard` returns True, but for at most `TIMING.heard_limit` seconds while the
+    control task answers.
 
     Raises:
       ControlError: the control task took no report within the limit.
@@ -361,7 +365,7 @@ class Heartbeat:
       return None if self._read_at is None else time.monotonic() - self._read_at
 
   def is_lost(self, member: Member) -> bool:
-    """Whether a member is lost: silent for too long, without having reported its end."""
+    """Whether a member is lost: it has been silent for too long, and has not reported its end."""
     with self._lock:
       steady = self._steady_since
       fresh = self._read_at is not None and time.monotonic() - self._read_at < self._gap
@@ -375,7 +379,7 @@ class Heartbeat:
       try:
         self.beat()
       except control.ControlError:
-        pass  # `silence` grows, for those that watch it; the next beat tries again
+        pass  # `silence` grows for the callers that watch it; the next beat tries again
       if self._each_round is not None:
         self._each_round()
       if self._stopped.wait(self._every):

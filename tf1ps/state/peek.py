@@ -1,10 +1,10 @@
 """Looks at the records and queues that a task keeps, and leaves nothing there.
 
-TensorFlow's operations that make a table or queue also make it where there is none. The older
-operations that read take a reference to two strings instead, the container and the name, and fail
-where there is nothing. These strings are a temporary variable, which ends with its run. No
-operation here takes a lock of tf1ps, waits, or writes. A session ends before its `Peek` does, so
-that the task sees no client afterwards.
+TensorFlow's operations that return the handle of a table or queue create the object if it does not
+exist. The older operations for reading instead take a reference to two strings, the container and
+the name, and fail if there is no such object. These strings are in a temporary variable, which ends
+with its session run. No operation here takes a lock of tf1ps, waits, or writes. The session of a
+`Peek` ends with the `Peek`, so that the task sees no client afterwards.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class QueueSeen(NamedTuple):
 
   name: str  # its shared name
   kind: str  # "FIFOQueue"
-  container: str  # of the job; "" is the default container
+  container: str  # the container of the job; "" is the default container
   size: int
   capacity: int  # below 0: no limit
 
@@ -33,7 +33,7 @@ class Peek:
   """A short look at a task: a context manager."""
 
   def __init__(self, task: Task, limit: float):
-    """Prepares; each call takes `limit` seconds at most. The task must answer a probe."""
+    """Opens the session; each call takes at most `limit` seconds. The task must answer a probe."""
     self._task, self._limit = task, limit
     self._graph = tf.Graph()
     self._session = BoundedSession(

@@ -7,9 +7,9 @@ each worker has its own. So such an object is pinned:
 2. else, if this process has a `tf1ps.Server`, to a ps, or to the chief of a cluster without ps. A
    hash of the name chooses the ps, so all processes choose the same ps.
 
-A device of this worker itself counts as named only under a device setter of tf1ps: TensorFlow's
-gives it to every op that is not a variable. If nothing is known, TensorFlow chooses the device, and
-the log says so.
+The worker's own device counts as named only under a device setter of tf1ps: TensorFlow's device
+setter gives that device to every op that is not a variable. If there is no named device and no
+`tf1ps.Server`, TensorFlow chooses the device, and the log says so.
 
 The object lives in the container that the caller gives, or that a `tf.container` scope names, else
 in the container of this process's job.
@@ -29,17 +29,18 @@ from tf1ps.placement import SCOPE_ANCHOR, has_setter
 from tf1ps.state import containers
 
 _log = logging.getLogger("tf1ps")
-# Names that the log has warned of. It is global because the log is: a process may build a name in
-# any number of graphs, between which no value passes, and the warning is wanted once.
+# Names that a warning was logged for. The set is global because the log is: a process may build an
+# object of a name in several graphs that share no values, and the warning is wanted only once.
 _warned = set()
 
 
 @contextlib.contextmanager
 def shared_placement(name: str, device: Optional[str] = None, container: Optional[str] = None):
-  """Sets the device and the container for the operation that makes a named object.
+  """Sets the device and the container for the operation that creates a named object.
 
-  An object without a shared name is private to its session and not pinned. For `device` and
-  `container` None see above. Raises ValueError for an illegal container.
+  An object without a shared name is private to its session and not pinned. If `device` or
+  `container` is None, the rules of the module's docstring apply. Raises ValueError for an illegal
+  container.
   """
   if container is not None:
     containers.check_container_name(container)

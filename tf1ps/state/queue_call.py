@@ -1,4 +1,4 @@
-"""A call of a method that waits for a queue: requests, pauses, errors."""
+"""A call of a method that waits for a queue: its requests, its pauses, its errors."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tf1ps.compat import (
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import queue_errors, queue_steps
 
-_CLOSED = re.compile(r"\w+ '[^']*' is closed")  # the begin of TensorFlow's sentence
+_CLOSED = re.compile(r"\w+ '[^']*' is closed")  # the beginning of TensorFlow's sentence
 _MONITORED = (tf.train.MonitoredSession, tf.train.SingularMonitoredSession)
-# What a request that is left behind may do later.
+# What may happen later to a request that the call no longer waits for.
 _LATE = {"get": "its elements may have been taken and lost",
          "put": "its elements may have been put in"}
-# The calls of this process that have made a pause. A call leaves it when it has returned.
+# The calls of this process that have paused. A call leaves the set after it has returned.
 _waiting: "weakref.WeakSet[QueueCall]" = weakref.WeakSet()
 _waiting_lock = threading.Lock()
 
@@ -41,8 +41,8 @@ _waiting_lock = threading.Lock()
 class Waiting(NamedTuple):
   """A call that waits for a queue."""
 
-  name: str  # of the queue
-  device: str  # of its task
+  name: str  # the name of the queue
+  device: str  # the device of the queue's task
   call: str  # such as "get(4)"
   seconds: float
 
@@ -68,11 +68,11 @@ class QueueCall:
       queue: the queue.
       session: a session of its graph.
       operation: the call's name in errors: "get(4)".
-      requested: elements.
+      requested: the number of elements.
       timeout: seconds, or None for no limit.
 
     Raises:
-      ValueError: the timeout is not a number from 0 on.
+      ValueError: the timeout is not a number, or is below 0.
     """
     if timeout is not None and not timeout >= 0:
       raise ValueError("timeout must be a number of seconds, 0 or more, or None, got %r" % (
@@ -92,11 +92,11 @@ class QueueCall:
     except tf.errors.CancelledError as error:
       if not _is_closed(error):
         raise
-    # Another client closed it between the step's look and its enqueue: nothing was put in.
+    # Another client closed the queue between the step's look and its enqueue: it enqueued nothing.
     return self._run_step(fetches, feed)
 
   def run_quick(self, put, feed):
-    """Runs a step that fails if the queue is closed; returns None then, for a slower step."""
+    """Runs a step that fails on a closed queue; returns None if it fails, else its count."""
     try:
       count, = self._run_step(put, feed)
       return count
@@ -109,13 +109,13 @@ class QueueCall:
     """Waits until the next request.
 
     Args:
-      present: elements that the last request saw.
+      present: the number of elements that the last request saw.
       closed: whether the queue is closed.
-      timeout_error: the class of the error when the time is over.
+      timeout_error: the class of the error after the timeout.
 
     Raises:
       QueueEnded: the queue is closed.
-      timeout_error: the time is over.
+      timeout_error: the call has timed out.
     """
     if closed:
       raise self._closed(present)
@@ -131,11 +131,12 @@ class QueueCall:
     time.sleep(pause)
 
   def recreate(self) -> None:
-    """Makes the queue if it does not exist; raises RuntimeError where this is impossible."""
+    """Creates the queue if it does not exist; raises RuntimeError if that is impossible."""
     try:
       self.run(self._steps.look)
     except queue_errors.QueueReset as error:
-      # 1.15 makes a queue once per session; another session of the same server makes it again.
+      # TensorFlow 1.15 creates a queue only once per session; another session on the same server
+      # creates it again.
       target = _raw(self._session).sess_str
       if not target:
         raise RuntimeError(
@@ -155,7 +156,7 @@ class QueueCall:
           raise described from error
         if is_last or self._guard.label.was_reset not in failed_assertions(error):
           raise
-        # Another thread has reopened the queue in this session meanwhile.
+        # Meanwhile another thread has reopened the queue in this session.
         self._guard.greeted.clear()
     raise AssertionError("a step neither ended nor failed")
 
@@ -163,7 +164,7 @@ class QueueCall:
     return run_once(self._session, fetches, feed, self._deadline, self._unanswered, prepare)
 
   def _greet(self, session):
-    """Makes the first step of a session, which most steps may not be."""
+    """Runs a session's first step, because most steps may not be the first step of a session."""
     if session not in self._guard.greeted:
       retry_refused_run(session.run, self._steps.look)
       self._guard.greeted.add(session)
@@ -177,13 +178,13 @@ class QueueCall:
   def _describe(self, error):
     """Returns the `QueueError` for an error of a step, or None.
 
-    The entries of the register and of the session decide. TensorFlow's text would not do: it also
-    has the errors of earlier steps.
+    The entries of the register and of the session decide, because TensorFlow's text also has the
+    errors of earlier steps.
     """
     try:
       there, seen = self._run_once(self._steps.entries)
     except tf.errors.NotFoundError:
-      return self._reset()  # it removed the register while this run looked into it
+      return self._reset()  # the reset removed the register while this run read it
     if there == guard_lib.GONE.encode() or seen not in (b"", there):
       return self._reset()
     for registered in guard_lib.descriptions([there]):
@@ -218,8 +219,8 @@ class QueueCall:
 
 
 def _make_in_another_session(op, device, target):
-  """Makes the queue of an operation in its own session and graph."""
-  # The server itself must be among the devices; other tasks may be away.
+  """Creates the queue of an operation, in a separate session and graph."""
+  # The server's own task must be among the devices; other tasks may be down.
   own = get_status(target[len("grpc://"):], TIMING.queue_make_limit)[0]
   config = tf.ConfigProto(device_filters=sorted(filter(None, {task_name_of_device(own), device})))
   with tf.Graph().as_default() as graph:
@@ -241,11 +242,12 @@ def run_once(session, fetches, feed=None, deadline: Optional[float] = None,
     fetches, feed: as for `tf.Session.run`.
     deadline: the end of the caller's timeout, by `time.monotonic`; None: no limit. It does not
       limit the recovery of a monitored session.
-    describe: returns the name of the call, and the effect of a run that ends later, for the error.
-    prepare: called with the session that makes the run, before it.
+    describe: returns, for the error, the name of the call and the effect of a run that ends later.
+    prepare: called before the run, with the session that makes the run.
 
   Raises:
-    QueueUnanswered: the servers did not answer until the deadline and a margin. The run goes on.
+    QueueUnanswered: the servers did not answer within the deadline and a margin. The run may still
+      be carried out.
   """
   def run_now(inner):
     if prepare is not None:
@@ -272,7 +274,7 @@ def run_once(session, fetches, feed=None, deadline: Optional[float] = None,
 
 
 def _is_closed(error: tf.errors.CancelledError) -> bool:
-  """Whether a queue was closed under an enqueue; the end of a session has the same type."""
+  """Whether a queue was closed during an enqueue; the end of a session has the same error type."""
   return any(map(_CLOSED.match, error_causes(error)))
 
 

@@ -1,9 +1,10 @@
 """The errors of queues, a type per reason.
 
-  QueueTimeout     the time was over: `QueueEmpty` from a get, `QueueFull` from a put (these are
+  QueueTimeout     the call timed out: `QueueEmpty` from a get, `QueueFull` from a put (these are
                    also Python's own `queue.Empty` and `queue.Full`)
   QueueEnded       the queue is closed: the elements or the room will never be there
-  QueueCancelled   the same, closed with cancel_pending_enqueues: its producers gave up
+  QueueCancelled   like QueueEnded, but the queue was closed with cancel_pending_enqueues, because
+                   its producers gave up
   QueueReset       the queue's container was reset, and the queue with it
   QueueMismatch    another kind of queue lives under the name
   QueueUnanswered  the ps did not answer a request, which it may carry out later
@@ -25,8 +26,8 @@ class QueueView(NamedTuple):
   queue: str  # its class and name
   device: str  # its device; "" if TensorFlow chose it
   operation: str  # "get(4)"
-  requested: int  # elements
-  present: int  # elements that could be taken, as the last request saw it
+  requested: int  # the number of elements that the call asks for
+  present: int  # the number of elements that the last request could have taken
   capacity: int  # elements; below 0: no limit
   closed: bool
   elapsed: float  # seconds since the call began
@@ -52,15 +53,15 @@ class QueueError(Error, RuntimeError):
 
 
 class QueueTimeout(QueueError):
-  """The time was over."""
+  """The call timed out."""
 
 
 class QueueEmpty(QueueTimeout, queue.Empty):
-  """The time was over before there were enough elements."""
+  """The call timed out before there were enough elements."""
 
 
 class QueueFull(QueueTimeout, queue.Full):
-  """The time was over before there was room."""
+  """The call timed out before there was room."""
 
 
 class QueueEnded(QueueError):
@@ -78,8 +79,8 @@ class QueueReset(QueueError):
 class QueueUnanswered(QueueError):
   """The ps did not answer within the timeout and a margin, which `TIMING.answer_limit` sets.
 
-  The request is left behind. When the ps goes on, it may still carry the request out: what a `get`
-  asked for is then lost, what a `put` gave is in the queue.
+  The call no longer waits for its request. If the ps continues, it may still carry the request out:
+  then the elements of a `get` are lost, and the elements of a `put` are in the queue.
   """
 
 

@@ -1,10 +1,11 @@
 """Steps on a queue that never block: each looks at the size and takes or puts what fits.
 
-A `dequeue_many(4)` of TensorFlow takes the elements that are there and waits for more; if it is
-cancelled meanwhile, it loses what it took. A step here reads the size first and runs TensorFlow's
-operation only if that finds everything it needs. The guard (guard.py) keeps other steps out in
-between, but not TensorFlow's own operations of other clients: after such an operation, a step may
-wait for the next element. So do not mix both on a queue whose elements must not be lost.
+TensorFlow's `dequeue_many(4)` dequeues the elements that are there and waits for more. If it is
+cancelled during the wait, the dequeued elements are lost. A step here reads the size first, and
+runs TensorFlow's operation only if that operation need not wait. Between these two operations, the
+guard (guard.py) keeps out other steps, but not TensorFlow's own operations of other clients: after
+such an operation, a step may wait for the next element. So on a queue whose elements must not be
+lost, do not mix steps with TensorFlow's own operations.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ class QueueSpec(NamedTuple):
 
   kind: str  # the class: "FIFOQueue"
   capacity: int  # elements; below 0: no limit
-  min_after_dequeue: int  # elements that stay until it is closed; 0 except for RandomShuffleQueue
+  min_after_dequeue: int  # elements that stay until the close; 0 except for RandomShuffleQueue
 
 
 class Steps(NamedTuple):
-  """The steps that `get`, `put` and the other methods run, each in a run of its own.
+  """The steps that `get`, `put` and the other methods run, each in a separate session run.
 
-  A report is int32 `[3]`: elements moved, elements that were present, whether it is closed.
+  A report is int32 `[3]`: elements moved, elements that were present, whether the queue is closed.
   """
 
   n: tf.Tensor  # int32 scalar, to feed: how many elements
@@ -40,9 +41,9 @@ class Steps(NamedTuple):
   take: list  # components, then the report; a batch if the shapes are known, else one element
   vals: list  # to feed: one batch per component
   put: list  # the report
-  look: list  # the report of no move; of all steps only this step may be a session's first
-  quick_take: list  # the components of n elements or of none; [] if shapes are unknown
-  quick_put: list  # int32 scalar: elements that were put in
+  look: list  # a report without a move; the only step that may be the first step of a session
+  quick_take: list  # the components of n elements or of no element; [] if shapes are unknown
+  quick_put: list  # int32 scalar: the number of enqueued elements
   state: list  # string scalar: why the queue was closed
   entries: List[tf.Tensor]  # see `Guard.entries`
   discard: list  # closes the queue and destroys it
@@ -51,12 +52,12 @@ class Steps(NamedTuple):
 
 
 class _Form(NamedTuple):
-  """What decides which operations a queue needs beside it."""
+  """The properties of a queue that decide which operations its steps need."""
 
   dtypes: tuple
   in_batches: bool  # see `has_shapes`
-  has_least: bool  # whether elements stay until it is closed
-  is_shared: bool  # whether other clients know its name
+  has_least: bool  # whether a number of elements stays until the queue is closed
+  is_shared: bool  # whether other clients know the queue's name
 
 
 class _Queue(NamedTuple):
@@ -65,7 +66,7 @@ class _Queue(NamedTuple):
   handle: tf.Tensor
   dtypes: Sequence[tf.DType]
   capacity: tf.Tensor  # elements
-  least: Optional[tf.Tensor]  # elements that stay until it is closed, if there are any
+  least: Optional[tf.Tensor]  # elements that stay until the queue is closed, or None
   zero: tf.Tensor
 
 
@@ -75,11 +76,11 @@ class _Look(NamedTuple):
   size: tf.Tensor  # int32: elements
   present: tf.Tensor  # int32: elements that can be taken
   closed: tf.Tensor  # bool
-  closed_number: tf.Tensor  # int32: 1 if it is closed
+  closed_number: tf.Tensor  # int32: 1 if the queue is closed, else 0
 
 
 def has_shapes(queue) -> bool:
-  """Whether batches can be taken: TensorFlow needs known shapes, or known ranks to pad."""
+  """Whether batches can be dequeued: TensorFlow needs known shapes, or known ranks to pad."""
   return all(shape.ndims is not None for shape in queue.shapes)
 
 
@@ -147,9 +148,9 @@ def _build(queue: _Queue, guard, form: _Form) -> Steps:
 
 
 def take(queue, guard, n, up_to) -> list:
-  """Builds a step that takes n elements, or up to n, if they are there.
+  """Builds a step that takes n elements if there are so many, or else, with `up_to`, fewer.
 
-  `n` is an int32 scalar, 0 or more; `up_to` a bool or a bool scalar. Returns the components,
+  `n` is an int32 scalar, 0 or more; `up_to` is a bool or a bool scalar. Returns the components,
   `[count, ...]` each, and the report.
   """
   view = _view(queue, guard)
@@ -157,9 +158,10 @@ def take(queue, guard, n, up_to) -> list:
 
 
 def put(queue, guard, vals, up_to: bool) -> list:
-  """Builds a step that puts a batch in if there is room; returns [the report].
+  """Builds a step that enqueues a batch if there is room; returns [the report].
 
-  `vals` has a tensor `[n, ...]` per component. `up_to` allows to put in only the first elements.
+  `vals` has a tensor `[n, ...]` per component. With `up_to`, the step may enqueue only the first
+  elements.
   """
   view, given = _view(queue, guard), tf.shape(vals[0])[0]
   return guard.step(lambda: _put(view, _look(view), vals, given, up_to), [*vals, given])
@@ -227,26 +229,26 @@ def _put(queue, look, vals, given, up_to):
 
 
 def _dequeue(queue, count):
-  # With n=0 it returns an empty batch at once, also if the queue is closed.
+  # With n=0 the operation immediately returns an empty batch, even if the queue is closed.
   return tf.raw_ops.QueueDequeueManyV2(handle=queue.handle, n=count, component_types=queue.dtypes)
 
 
 def _enqueue_first(queue, vals, count):
-  """Puts in the first elements of a batch; none, also into a closed queue, where count is 0."""
-  # Slices share the batch's memory; tf.cond takes three times the operations.
+  """Enqueues the first elements of a batch; with a count of 0, also works on a closed queue."""
+  # Slices share the batch's memory; tf.cond would take three times as many operations.
   begin, end, strides = tf.constant([0]), tf.raw_ops.Pack(values=[count]), tf.constant([1])
   return tf.raw_ops.QueueEnqueueManyV2(handle=queue.handle, components=[
     tf.raw_ops.StridedSlice(input=value, begin=begin, end=end, strides=strides) for value in vals])
 
 
 def _quick_take(queue, look, n):
-  """The first try of `get`: fewer operations and no report, as the elements usually are there."""
+  """The first try of `get`: fewer operations, no report, because the elements usually are there."""
   present = look.size if queue.least is None else look.size - queue.least
   return _dequeue(queue, tf.where_v2(present >= n, n, queue.zero))
 
 
 def _quick_put(queue, look, vals, n):
-  """The first try of `put`, as there usually is room; it fails if the queue is closed."""
+  """The first try of `put`, because there usually is room; it fails if the queue is closed."""
   count = tf.where_v2(look.size <= queue.capacity - n, n, queue.zero)
   return [count, _enqueue_first(queue, vals, count)]
 

@@ -1,19 +1,20 @@
 """Queues that lose no element: drop-ins for TensorFlow's four kinds.
 
-Each is TensorFlow's class with the same arguments and methods, which build the same operations.
-These things differ or are new:
+Each queue has the arguments and methods of TensorFlow's class, which build the same operations. The
+following behavior differs or is new:
 
 1. A queue with a shared name lives on a ps and in the job's container (pinning.py), so all workers
    share it. The first use in a session compares class, capacity, dtypes, shapes and component names
    with those of other clients.
-2. `get` and `put` wait in Python, like those of Python's `queue`. No operation on the server waits,
-   so none is cancelled with elements in its hands. A call asks the server every `poll_secs` until
-   its time is over. After a timeout each element is in the queue or with the caller; only where
-   the server itself does not answer, `QueueUnanswered` says that this is not known. Waiting callers
-   have no order; a caller that needs many elements may wait while others take few.
+2. `get` and `put` wait in Python, like the methods of Python's `queue`. No operation on the server
+   waits, so no operation is cancelled while it holds elements. A call asks the server every
+   `poll_secs` until it times out. After a timeout each element is in the queue or with the caller.
+   Only if the server itself does not answer is the place of the elements unknown, as
+   `QueueUnanswered` says. Waiting callers have no order: a caller that needs many elements may wait
+   while others take few.
 3. `try_dequeue_many` and `try_enqueue_many` build operations that never block.
 4. `close` notes its reason, so consumers distinguish an end from a cancellation. `drain` takes all
-   elements, `reopen` replaces the queue by a new queue.
+   elements, and `reopen` replaces the queue by a new queue.
 
 TensorFlow's own operations stay as they are: a `dequeue_many` that is cancelled half-way loses the
 elements that it took. Use `get` and `put` where a call may time out.
@@ -34,16 +35,16 @@ class TakenElements(NamedTuple):
   """The result of a try_dequeue_many."""
 
   components: object  # as dequeue_many returns them: tensor, list or dict; each `[count, ...]`
-  count: tf.Tensor  # int32 scalar: elements that it took
-  present: tf.Tensor  # int32 scalar: elements that it could have taken
+  count: tf.Tensor  # int32 scalar: the number of elements that it took
+  present: tf.Tensor  # int32 scalar: the number of elements that it could have taken
   closed: tf.Tensor  # bool scalar: whether the queue is closed
 
 
 class PutElements(NamedTuple):
   """The result of a try_enqueue_many."""
 
-  count: tf.Tensor  # int32 scalar: elements that it put in, from the first on
-  present: tf.Tensor  # int32 scalar: elements in the queue before
+  count: tf.Tensor  # int32 scalar: the number of elements that it enqueued, from the first on
+  present: tf.Tensor  # int32 scalar: the number of elements in the queue before that
   closed: tf.Tensor  # bool scalar: whether the queue is closed
 
 
@@ -52,7 +53,7 @@ _TensorFlowsQueue: Any = object
 
 
 class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
-  """What the four kinds share. Stands before TensorFlow's class among the bases.
+  """The common base of the four kinds, which precedes TensorFlow's class among the bases.
 
   Attributes:
     spec: the `QueueSpec`.
@@ -68,7 +69,7 @@ class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
     return super().__new__(cls)
 
   def _make(self, make, kind, capacity, min_after_dequeue, shared_name, device, container):
-    """Calls TensorFlow's constructor at the queue's place, and builds our operations."""
+    """Calls TensorFlow's constructor at the queue's place, and builds the steps of tf1ps."""
     title = "%s %r" % (kind, shared_name) if shared_name else kind
     if isinstance(capacity, bool) or int(capacity) != capacity or capacity == 0:
       raise ValueError(
@@ -134,7 +135,7 @@ class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
 
     Args:
       n: the number of elements; an int or an int32 scalar.
-      up_to: whether fewer are enough; else it takes n or none.
+      up_to: whether fewer elements are enough; else the operation takes n elements or none.
       name: the name of the operation.
 
     Raises:
@@ -160,8 +161,8 @@ class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
 
     Args:
       vals: as for `enqueue_many`.
-      up_to: whether it may put in only the first elements; else it puts in all or none.
-      name: of the operation.
+      up_to: whether it may enqueue only the first elements; else it enqueues all or none.
+      name: the name of the operation.
 
     Raises:
       tf.errors.InvalidArgumentError: when run, "container ... was reset".
@@ -182,9 +183,9 @@ class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
 
     Args:
       session: a session of the queue's graph; its hooks do not run.
-      n: the number of elements; None: an element without a batch dimension.
-      up_to: whether fewer, at least one, are enough.
-      timeout: seconds to wait; 0: it asks once; None: no limit.
+      n: the number of elements; None: a single element without a batch dimension.
+      up_to: whether fewer elements, but at least one element, are enough.
+      timeout: seconds to wait; 0: the call asks the server once; None: no limit.
 
     Returns:
       The components as numpy values, `[n, ...]` each, in the form of TensorFlow's dequeue: a dict
@@ -192,7 +193,7 @@ class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
 
     Raises:
       ValueError: the queue can never hold n elements, or it has no shapes.
-      QueueEmpty: the time was over; nothing was taken.
+      QueueEmpty: the call timed out; nothing was taken.
       QueueUnanswered: the ps did not answer within the timeout; elements may have been taken.
       QueueEnded, QueueCancelled: the queue is closed and has fewer elements.
       QueueReset, QueueMismatch: see queue_errors.py.
@@ -219,14 +220,14 @@ class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
     Args:
       session: a session of the queue's graph; its hooks do not run.
       values: the components of one element: a dict if they have names, a single value, or a list.
-      timeout: seconds to wait for room; 0: it asks once; None: no limit.
+      timeout: seconds to wait for room; 0: the call asks the server once; None: no limit.
       many: whether each component is a batch, `[n, ...]`.
 
     Raises:
       ValueError: the queue can never hold the batch, or components do not fit the queue: their
-        shapes, or numbers that its type cannot take.
-      QueueFull: the time was over; nothing was put in.
-      QueueUnanswered: the ps did not answer within the timeout; the elements may have been put in.
+        shapes differ, or the queue's type cannot hold their numbers.
+      QueueFull: the call timed out; nothing was enqueued.
+      QueueUnanswered: the ps did not answer within the timeout; the elements may be enqueued.
       QueueEnded, QueueCancelled: the queue is closed.
       QueueReset, QueueMismatch: see queue_errors.py.
     """
@@ -248,7 +249,7 @@ class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
   def drain(self, session: tf.Session) -> List[Any]:
     """Takes all elements that `get` can take; returns a list of elements as `get` returns them.
 
-    In an open RandomShuffleQueue the last `min_after_dequeue` stay, as TensorFlow keeps them.
+    In an open RandomShuffleQueue the last `min_after_dequeue` elements stay, as in TensorFlow.
     """
     elements = []
     while True:
@@ -260,11 +261,11 @@ class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
   def reopen(self, session: tf.Session) -> None:
     """Replaces the queue by a new queue, empty and open; the elements are lost.
 
-    TensorFlow's own operations that wait on it are cancelled. Other clients use the new queue.
-    After a reset of the container, the session uses the queue that lives there now.
+    TensorFlow's own operations that wait on the old queue are cancelled. Other clients use the new
+    queue. After a reset of the container, the session uses the queue that is there now.
 
     Raises:
-      RuntimeError: on TensorFlow 1.15, in a session without a server, which makes a queue once.
+      RuntimeError: on TensorFlow 1.15, a session without a server creates a queue only once.
     """
     call = queue_call.QueueCall(self, session, "reopen()", 0, None)
     try:
@@ -301,8 +302,8 @@ class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
   def _listed(self, values, many: bool) -> list:
     """Returns the components of a caller's value: a dict if they have names, a list, or one value.
 
-    The rank decides whether a list with one value is the only component or contains it; if the
-    queue's rank is not known, it contains the component, as in TensorFlow.
+    The rank decides whether a list with one value is itself the only component, or contains the
+    component. If the queue's rank is not known, the list contains the component, as in TensorFlow.
     """
     if self.names:
       if not isinstance(values, dict) or sorted(values) != sorted(self.names):
@@ -323,7 +324,7 @@ class _LosslessQueue(guard.Guarded, _TensorFlowsQueue, metaclass=DropIn):
     if many and type(values) is np.ndarray and values.ndim:
       is_fit = self._single == (values.dtype, values.shape[1:])
       if is_fit and (len(values) <= self.spec.capacity or self.spec.capacity < 0):
-        return [values]  # the common case, at a tenth of the time
+        return [values]  # the common case, which takes a tenth of the time of the general case
     vals = [_as_array(value, dtype, self.name)
             for value, dtype in zip(self._listed(values, many), self.dtypes)]
     if not many:
@@ -353,8 +354,8 @@ def _single(queue):
 def _as_array(value, dtype: tf.DType, queue: str) -> np.ndarray:
   """Returns a component in its type; raises ValueError for numbers that the type cannot take.
 
-  Another type of the same kind is converted, as in a feed: float64 to float32. An integer must keep
-  its value.
+  Numbers of another type of the same kind are converted, as in a feed, for example float64 to
+  float32. An integer must keep its value.
   """
   kind = np.dtype(dtype.as_numpy_dtype)
   given = np.asarray(value)
@@ -373,7 +374,7 @@ def _as_array(value, dtype: tf.DType, queue: str) -> np.ndarray:
 
 
 def _rank(value) -> int:
-  """Returns the number of dimensions of a value that may be a list, also of tensors."""
+  """Returns the number of dimensions of a value that may be a list, even a list of tensors."""
   if isinstance(value, (list, tuple)):
     return 1 + (_rank(value[0]) if value else 0)
   return tf.TensorShape(getattr(value, "shape", [])).ndims or 0
@@ -392,17 +393,17 @@ class FIFOQueue(_LosslessQueue, tf.queue.FIFOQueue):
     """Creates the queue. The other kinds take `device` and `container`, too.
 
     Args:
-      capacity: elements; below 0: no limit.
-      dtypes: of the components.
-      shapes: of the components, or None if they are not known.
-      names: of the components; `put` and `get` then take and return dicts.
+      capacity: the number of elements; below 0: no limit.
+      dtypes: the types of the components.
+      shapes: the shapes of the components, or None if they are not known.
+      names: the names of the components; `put` and `get` then take and return dicts.
       shared_name: the name under which other processes use the queue.
-      name: of the operation.
-      device: its device, such as "/job:ps/task:1". None: see pinning.py.
-      container: its container. None: see pinning.py.
+      name: the name of the operation.
+      device: the queue's device, such as "/job:ps/task:1". None: see pinning.py.
+      container: the queue's container. None: see pinning.py.
 
     Raises:
-      ValueError: a capacity of 0, or an illegal container.
+      ValueError: the capacity is 0, or the container is illegal.
     """
     self._make(
       lambda: tf.queue.FIFOQueue.__init__(

@@ -6,19 +6,21 @@ the container. `reset_containers` instead
 
 1. writes a control record that the reset begins, and marks the job's run as not initialised, so
    that its workers wait for their chief. With their next heartbeat the job's sessions see the
-   record, stop and report it. The reset waits for that, and for the end of the cancelled steps on
-   the ps: a step keeps the address of a ref variable, and the ps hangs or dies if the step uses it
-   after the variable is cleared. TensorFlow 1.15 ends a cancelled step only after a second.
-2. closes the objects that tf1ps made in the container, on each task. Between the first and the last
-   operation of a step a queue must stay: another client could make a new queue under its name,
-   and the step would wait for it for ever while it holds the lock. So the reset marks each object
-   as gone in the container's register while it holds the object's lock. Later steps see the mark
-   and touch nothing. The same step closes a queue, which ends TensorFlow's operations on it.
+   record, stop, and report that they have stopped. The reset waits for these reports, and for the
+   end of the cancelled steps on the ps: a step keeps the address of a ref variable, and the ps
+   hangs or dies if the step uses this address after the variable is cleared. TensorFlow 1.15 ends a
+   cancelled step only after a second.
+2. closes the objects that tf1ps created in the container, on each task. A queue must stay between
+   the first and the last operation of a step: otherwise another client could create a new queue
+   under its name, and the step would wait for the new queue for ever while it holds the lock. So
+   the reset marks each object as gone in the container's register while it holds the object's lock.
+   Later steps see the mark and touch nothing. The reset's marking step also closes a queue, which
+   ends TensorFlow's operations on the queue.
 3. clears the container on each task, by a call with a limit that ends no session.
 4. writes a control record that the reset is done.
 
 Control records, locks and other containers stay. The register does not list queues of programs
-without tf1ps: name those on which a client may be blocked.
+without tf1ps: name such queues in `queues` if a client may be blocked on them.
 """
 
 from __future__ import annotations
@@ -53,9 +55,9 @@ class Cleared(NamedTuple):
   """The result of a reset on a task."""
 
   task: Task
-  containers: List[str]  # their names on the task
-  queues: List[str]  # the queues that it closed first
-  error: str  # why the containers were not cleared; "" if they were
+  containers: List[str]  # the containers' names on the task
+  queues: List[str]  # the queues that the reset closed first
+  error: str  # why the containers were not cleared; "" if they were cleared
 
 
 class ResetError(Error, RuntimeError):
@@ -98,23 +100,23 @@ def reset_containers(target: Union[str, Cluster], names: Sequence[str],
 
   Args:
     target: the `Cluster`; or the target ("grpc://host:port") of a server of this process or of any
-      ps of a tf1ps job, which keeps its cluster in a control record.
-    names: of the containers; "default" is the default container of each task.
+      ps of a tf1ps job, because such a ps keeps its cluster in a control record.
+    names: the names of the containers; "default" is the default container of each task.
     timeout: seconds for each task.
-    queues: the shared names of queues in these containers that programs without tf1ps made; the
-      reset closes them, too. On TensorFlow 2.21 a ps dies if a reset clears a queue on which a
-      client is blocked.
+    queues: the shared names of queues that programs without tf1ps created in these containers; the
+      reset closes these queues, too. On TensorFlow 2.21 a ps dies if a reset clears a queue on
+      which a client is blocked.
 
   Raises:
-    ValueError: an illegal name, a name with no effect, or a target whose cluster is not known.
-    ResetError: a task did not answer; all others are cleared.
+    ValueError: a name is illegal or has no effect, or the target's cluster is not known.
+    ResetError: a task did not answer; all other tasks are cleared.
   """
   names = check_names(names)
   if timeout <= 0:
     raise ValueError("timeout must be a positive number of seconds, got %r" % (timeout,))
   cluster = target if isinstance(target, Cluster) else cluster_at(target, timeout)
   bypass_proxy(cluster.tasks())
-  # A user may call the default container by its real name, "ps"; its jobs call it "".
+  # A user may call the default container by its real name, "ps"; the jobs in it call it "".
   announced = names + [DEFAULT] * any(name in cluster.jobs for name in names)
   token = uuid.uuid4().hex
   _announce(cluster, announced, timeout, token)
@@ -127,7 +129,7 @@ def reset_containers(target: Union[str, Cluster], names: Sequence[str],
 
 
 def cluster_at(target: str, timeout: float = TIMING.reset_limit) -> Cluster:
-  """Returns the cluster of a server here, or of a ps that keeps it in a control record.
+  """Returns the cluster of a server of this process, or of a ps that keeps it in a control record.
 
   Raises:
     ValueError: the server's cluster is not known.
@@ -180,7 +182,7 @@ def _close_objects(task, names: Sequence[str], others: Sequence[str]) -> List[st
   """Marks the objects in containers of a task as gone, and closes the queues.
 
   `names` are the containers as the server knows them; `others` are shared names of queues that
-  tf1ps did not make. Returns "container/queue" of each closed queue.
+  tf1ps did not create. Returns "container/queue" of each closed queue.
   """
   graph = tf.Graph()
   with graph.as_default(), tf.device(task.name):
@@ -204,7 +206,7 @@ def _close_objects(task, names: Sequence[str], others: Sequence[str]) -> List[st
 
 
 def _run_all(session, steps):
-  """Runs the steps, in one run if possible; returns those whose object existed."""
+  """Runs the steps, in one run if possible; returns the steps whose object existed."""
   try:
     session.run([step.locked for step in steps], options=_lock_limit())
     return steps
@@ -231,7 +233,7 @@ class _ClosingStep:
       task: the object's task.
       container: its container, as the server knows it.
       register: the container's register.
-      description: of the object in the register.
+      description: the object's description in the register.
     """
     kind, name = description["thing"], description["name"]
     self.queue = name if kind == guard.QUEUE_KIND else None
@@ -275,10 +277,11 @@ def _exists(operation, *args, **kwargs) -> bool:
 def _close_queue(container, name):
   """Builds an operation that closes any queue; it fails with NotFoundError if there is none.
 
-  The handle of a queue usually comes from the operation that makes it, which needs its class, types
-  and capacity. TensorFlow's older operations take a reference to two strings instead, the container
-  and the name. A variable would have its operation's name on the task, so that two resets at the
-  same time would close each other's queues; a temporary variable belongs to a single step.
+  The handle of a queue usually comes from the operation that creates the queue, which needs the
+  queue's class, types and capacity. TensorFlow's older operations instead take a reference to two
+  strings, the container and the name. If a variable held these strings, it would be known on the
+  task by its operation's name, and two simultaneous resets would close each other's queues. A
+  temporary variable belongs to a single step.
   """
   reference = tf.raw_ops.TemporaryVariable(shape=[2], dtype=tf.string)
   reference = tf.raw_ops.Assign(ref=reference, value=tf.constant([container, name]))
@@ -300,9 +303,9 @@ def _announce(cluster, names, timeout, token) -> None:
 
 
 def _await_sessions(cluster, names, limit, token) -> None:
-  """Waits until the live sessions of the jobs in these containers have stopped, with their steps.
+  """Waits until the live sessions of the jobs in these containers, and their steps, have stopped.
 
-  A session that is being created ends with its next heartbeat too, but does not answer.
+  A session that is being created also ends with its next heartbeat, but does not report it.
   """
   task = cluster.control_task
   table = control.ControlTable("grpc://" + task.address, task, task, limit)
@@ -319,7 +322,7 @@ def _await_sessions(cluster, names, limit, token) -> None:
         break
       time.sleep(TIMING.local_poll_interval)
   except control.ControlError:
-    pass  # then no session could read the record either
+    pass  # if this fails, no session could read the record either
   finally:
     table.close()
   if has_sessions:
@@ -332,7 +335,7 @@ def _record(cluster, names, timeout, token, done) -> None:
 
 
 def _write(task, timeout, make) -> None:
-  """Writes `make(records)` to a task's control records; the result names a task that is away."""
+  """Writes `make(records)` to a task's control records; the reset's result names a missing task."""
   table = control.ControlTable("grpc://" + task.address, task, task, min(timeout, 5.0))
   try:
     records = make(table.read())
@@ -347,7 +350,7 @@ def _write(task, timeout, make) -> None:
 class ResetNotice(NamedTuple):
   """The last reset of a container."""
 
-  token: str  # random; "" if there was no reset
+  token: str  # a random text; "" if there was no reset
   done: bool  # whether it has reached every task
 
 

@@ -2,12 +2,12 @@
 
 Servers keep variables after all clients have gone. So a chief that starts may find the state of its
 own run (it was killed and restarted), stale state of an older job, or the partial initialisation of
-a killed chief. TensorFlow does not distinguish them. So a run has a random id:
+a killed chief. TensorFlow does not distinguish these states. So a run has a random id:
 
 1. The chief writes the id into the checkpoint directory (`RunFile`) and onto every task that keeps
    the job's variables (one control record per container), marked as not initialised.
 2. It initialises or restores the variables, and marks the records as initialised.
-3. At the end of the job it marks them as ended, which releases the ps.
+3. At the end of the job it marks the records as ended, which releases the ps.
 
 The chief keeps state only if the ids match, initialisation is complete and the run has not ended.
 """
@@ -33,22 +33,22 @@ from tf1ps.state.run_status import RUN_ENDED, RUN_FILE, RUN_RUNNING, RunStatus, 
 _log = logging.getLogger("tf1ps")
 
 _PREFIX = "run:"
-_MAX_BYTES = 2 ** 16  # more than a status file has
+_MAX_BYTES = 2 ** 16  # more bytes than a status file has
 
 
 class RunRecord(NamedTuple):
   """The run in a container of a task."""
 
-  id: str  # random
+  id: str  # a random id
   initialised: bool  # whether initialisation is complete
   ended: bool  # whether the job has ended, so that the ps may leave
   failed: bool  # whether the job failed
   jobs: dict  # the cluster of the chief: {job: addresses}
   signature: list  # the shared variables of the chief's graph
   writes: int  # how often the chief has initialised or restored this run
-  host: str = ""  # the chief's
-  directory: str = ""  # where the chief saves; "" for nowhere
-  inode: str = ""  # of that directory, with its file system; "" if it has none
+  host: str = ""  # the chief's host
+  directory: str = ""  # where the chief saves; "" if it does not save
+  inode: str = ""  # the inode of that directory, with its file system; "" if it has none
 
 
 def new_run_id() -> str:
@@ -62,7 +62,7 @@ def _name(container: str) -> str:
 
 def find_run(records: Dict[str, control.ControlRecord], container: Optional[str],
              max_age: float = math.inf) -> Optional[RunRecord]:
-  """Returns the run in a container, or None; for container None the newest of all containers.
+  """Returns the run in a container, or None; container None means the newest run of all containers.
 
   Records older than `max_age` seconds are ignored.
   """
@@ -82,7 +82,7 @@ def write_run(table: control.ControlTable, container: str, record: RunRecord) ->
 
 
 def uninitialised(records: Dict[str, control.ControlRecord], container: str) -> Dict[str, dict]:
-  """Returns the record that marks a container's live run as not initialised; {} if none is live."""
+  """Returns the record that marks a container's live run as not initialised, or {} without one."""
   run = find_run(records, container)
   if run is None or run.ended or not run.initialised:
     return {}
@@ -92,17 +92,17 @@ def uninitialised(records: Dict[str, control.ControlRecord], container: str) -> 
 class RunFile:
   """The run's status file in the checkpoint directory, which the chief rewrites every few seconds.
 
-  An evaluator never connects to the cluster; it reads here whether the run is alive.
+  An evaluator never connects to the cluster: it reads in this file whether the run is alive.
 
   Attributes:
-    path: of the file.
+    path: the path of the file.
     done: the names of the workers that have done their part, for the chief's writes.
   """
 
   NAME = RUN_FILE
 
   def __init__(self, checkpoint_dir: str, address: str = ""):
-    """`address` is that of the task that keeps the job's records, for the chief's writes."""
+    """Prepares; `address`, for the chief's writes, is that of the task with the job's records."""
     self.path = os.path.join(checkpoint_dir, self.NAME)
     self._directory, self._address = checkpoint_dir, address
     self.done = ""
@@ -114,15 +114,16 @@ class RunFile:
     """Returns the status, or None if the file cannot be read."""
     try:
       with tf.gfile.GFile(self.path, "r") as file:
-        # Without a size it reads as many bytes as the path has now, which may be a newer file's.
+        # Without a size, TensorFlow reads as many bytes as the file at the path has now, and that
+        # may already be a newer file.
         return parse_run_status(file.read(_MAX_BYTES))
     except (tf.errors.OpError, ValueError, TypeError):
       return None
 
   def has_ended(self, goal: str = "", last_step: Optional[int] = None) -> bool:
-    """Returns whether a run has ended that was asked for the same: a goal, or a last step.
+    """Returns whether a run has ended that was asked for this goal, or reached this last step.
 
-    Without both it returns False: nothing says that the run that has ended was this run.
+    If neither is given, it returns False, because the ended run may be another run.
     """
     status = self.read() if goal or last_step is not None else None
     if status is None or status.state != RUN_ENDED:
@@ -139,9 +140,10 @@ class RunFile:
   def touch(self, run: str, global_step: int, every: float) -> Optional[RunStatus]:
     """Writes that the run is alive, at most once per `every` seconds; logs a failure.
 
-    On a full disk it overwrites the file, for an evaluator takes a silent run for lost.
-    It writes nothing after the end of the run, because the last heartbeat may follow the end.
-    Returns the status of a running chief in another process, if that has written since: it stays.
+    On a full disk it overwrites the file in place, because an evaluator considers a silent run
+    lost. It writes nothing after the end of the run, because the last heartbeat may follow the end.
+    If a running chief in another process has written the file since the last write, that status
+    stays, and is returned.
     """
     with self._lock:
       if self._is_over or time.monotonic() - self._written_at < every:
@@ -157,7 +159,7 @@ class RunFile:
       return None
 
   def remove_leftovers(self) -> None:
-    """Removes what killed processes have left of a write. Only the writer of the file calls it."""
+    """Removes the temporary files of killed processes. Only the writer of the file calls it."""
     with self._lock:
       try:
         for name in tf.gfile.ListDirectory(self._directory):
@@ -183,9 +185,9 @@ class RunFile:
       may_resume, goal, own_identity(), self._address, self.done)._asdict()))
 
   def _overwrite(self, text: str) -> bool:
-    """Writes into the block that the file has; returns whether it could.
+    """Writes into the disk block that the file already has; returns whether the write succeeded.
 
-    A reader that finds a part of the text takes the file for unchanged.
+    A reader that finds only a part of the text treats the file as unchanged.
     """
     try:
       with open(self.path, "r+") as file:
@@ -199,7 +201,7 @@ class RunFile:
 class StopFile:
   """A request of the evaluator, in the checkpoint directory, to end a run early.
 
-  It names the run, so that it ends no later run. The chief looks for it.
+  The request names the run, so that it does not end a later run. The chief looks for the file.
   """
 
   NAME = "tf1ps-stop.json"
@@ -208,7 +210,7 @@ class StopFile:
     self._path = os.path.join(checkpoint_dir, self.NAME)
 
   def read(self, run: str) -> str:
-    """Returns why a run shall end, or ""."""
+    """Returns why the evaluator asks for the end of a run, or ""."""
     try:
       with tf.gfile.GFile(self._path, "r") as file:
         request = json.loads(file.read(_MAX_BYTES))

@@ -1,12 +1,12 @@
 """Clears the state of an earlier run on a ps, and leaves the queues there.
 
-The program of a ps may wait for an element of a queue where others call `Server.join`. To clear the
-container takes this queue away: the program waits for ever, or TensorFlow 2 ends the process. So
-for each operation of a graph that keeps state on such a ps:
+The program of a ps may wait for an element of a queue instead of calling `Server.join`. If the
+container were cleared, the queue would disappear: the program would wait for ever, or TensorFlow 2
+would end the process. So for each operation of a graph that keeps state on such a ps:
 
-1. A variable or a table is destroyed. TensorFlow cannot destroy a ref variable; it gets zeros, in
-   the shape that this graph gives to it.
-2. A queue stays and loses its elements. A dequeue that waits goes on to wait.
+1. A variable or a table is destroyed. TensorFlow cannot destroy a ref variable; the variable gets
+   zeros, in the shape that this graph gives it.
+2. A queue stays and loses its elements. A dequeue that waits continues to wait.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _EMPTIED = ("FIFOQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2", "RandomShuff
 
 class _QueueToEmpty(NamedTuple):
   size: tf.Tensor
-  take: list  # an element
-  least: int  # the elements that TensorFlow does not give away
+  take: list  # the components of one dequeued element
+  least: int  # the number of elements that cannot be dequeued (min_after_dequeue)
 
 
 class _Clearing(NamedTuple):
@@ -49,13 +49,13 @@ def clear_run_state(record: ServerRecord, graph: tf.Graph, tasks: Sequence,
   """Clears the state of a graph on tasks: variables, tables, and the elements of queues.
 
   Args:
-    record: the record of this task's server; the state is that in its container.
+    record: the record of this task's server; only state in its container is cleared.
     graph: the graph; nothing is added to it.
     tasks: the `Task`s.
     timeout: seconds for each task.
 
   Raises:
-    ContainerError: naming the task that did not answer; those before it are cleared.
+    ContainerError: a task did not answer; the error names it, and the tasks before it are cleared.
   """
   for task in tasks:
     clearing = _build(graph, record.container, task)
@@ -88,7 +88,7 @@ def _is_in(op, container, task) -> bool:
     return False
   if op.type not in _REF_VARIABLES and (
       op.get_attr("shared_name").decode("utf-8") == guard.REGISTER):
-    return False  # of tf1ps's own queues: a program that waits for a queue would see a reset
+    return False  # tf1ps's own queues use it: a program that waits for one would see a reset
   device = tf.DeviceSpec.from_string(op.device or "")
   return (device.job, device.task or 0) == (task.job, task.index)
 
@@ -111,7 +111,7 @@ def _add(clearing, op):
 
 
 def _copy(op, graph) -> tf.Tensor:
-  """Copies an operation and what it takes in; returns its output."""
+  """Copies an operation and the operations that it depends on; returns its output."""
   definition, seen = tf.GraphDef(), set()
 
   def add(op):
@@ -127,7 +127,7 @@ def _copy(op, graph) -> tf.Tensor:
       add(tensor.op)
 
   add(op)
-  if not definition.node[0].attr["shared_name"].s:  # the name of the operation counts
+  if not definition.node[0].attr["shared_name"].s:  # then the operation's name is the shared name
     definition.node[0].attr["shared_name"].s = op.name.encode("utf-8")
   return tf.import_graph_def(definition, return_elements=[op.name + ":0"], name="copy")[0]
 

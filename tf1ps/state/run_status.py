@@ -1,6 +1,6 @@
 """The status of a run, as the status file in its checkpoint directory has it.
 
-This module does not import TensorFlow, which the file itself needs where it is at a URL (run.py).
+This module does not import TensorFlow. run.py needs TensorFlow to read a file at a URL.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class RunStatus(NamedTuple):
 
   run: str  # the run's id
   state: str  # RUN_RUNNING, RUN_ENDED or RUN_FAILED
-  global_step: int  # the last that the chief read
-  time: float  # when the chief wrote the file, in seconds since the epoch by its clock
-  host: str = ""  # the chief's
-  pid: int = 0  # its process id there
+  global_step: int  # the last global step that the chief read
+  time: float  # when the chief wrote the file, in seconds since the epoch by the chief's clock
+  host: str = ""  # the chief's host
+  pid: int = 0  # the chief's process id on that host
   reason: str = ""  # why the run has failed
-  may_resume: bool = False  # after a failure: whether the chief may be started again and go on
-  # What was asked for, as flags, once the run has ended, or, in a job without ps, once its last
-  # checkpoint is saved.
+  may_resume: bool = False  # after a failure: whether a new process of the chief may continue it
+  # The requested end, as flags. It is set once the run has ended or, in a job without ps, once the
+  # last checkpoint is saved.
   goal: str = ""
   process: str = ""  # the identity of the chief's process; "" from an earlier release
-  address: str = ""  # of the task that keeps the job's records, for tf1ps-status
+  address: str = ""  # the address of the task that keeps the job's records, for tf1ps-status
   done: str = ""  # the names of the workers that have done their part, as the chief has heard
 
   @property
@@ -44,7 +44,7 @@ _OF_EACH_TYPE = RunStatus("", "", 0, 0.0)
 
 
 def parse_run_status(text: str) -> RunStatus:
-  """Returns the status that a file of a release has; else raises ValueError or TypeError."""
+  """Returns the status in a file of any release; raises ValueError or TypeError for other texts."""
   values = json.loads(text)
   status = RunStatus(**{name: values[name] for name in RunStatus._fields if name in values})
   for value, default in zip(status, _OF_EACH_TYPE):

@@ -10,6 +10,6 @@ import tensorflow.compat.v1 as tf
 
 
 def sum_dtype(dtype) -> tf.DType:
-  """Returns float32 for the floating-point types below it, and every other type as it is."""
+  """Returns float32 for floating-point types smaller than float32; else the type itself."""
   dtype = tf.as_dtype(dtype).base_dtype
   return tf.float32 if dtype.is_floating and dtype.size < 4 else dtype
