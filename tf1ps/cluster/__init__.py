@@ -1,8 +1,8 @@
 """Describes a cluster, starts its servers, and opens sessions whose waits have limits.
 
 A `Cluster` is the checked description from flags, `TF_CONFIG`, a scheduler or a ClusterSpec.
-`Server` starts a task of it. A caller can always leave a `BoundedSession`, also while a task is
-gone.
+`Server` starts a task of the cluster. A caller can always leave a `BoundedSession`, even while a
+task is gone.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A limit for a call that has none of its own.
+"""Sets a limit for a call that has no limit itself.
 
 Some calls of TensorFlow wait without a limit: a server whose ps has no address, the first run of a
 session, the close of a session whose ps died. No other thread can end such a call. So the call runs
 in a daemon thread, and the caller continues after the limit. A thread whose call has returned waits
-for the next call, because to start a thread takes longer than many a call; a thread left behind
-ends with its call.
+for the next call, because starting a thread takes longer than many calls. A thread whose caller has
+stopped waiting ends with its call.
 
 On TensorFlow 2, the close of a session that returns while the interpreter exits aborts the process.
 So the end of the process waits, within a limit, for calls that are `awaited_at_exit`.
@@ -35,11 +35,11 @@ def call_within(limit: float, what: str, function, *args,
     what: the name of the call, for the error: "creating the session on grpc://...".
     function: the function to call.
     args, kwargs: its arguments.
-    extend: called when the limit is over; returns whether the call gets the limit again.
+    extend: called when the limit is over; returns whether the call gets the same time again.
 
   Raises:
-    LimitExceeded: the function has not returned. Its thread, a daemon, stays behind.
-    Exception: the function's own.
+    LimitExceeded: the function has not returned. Its thread, a daemon, continues.
+    Exception: the function's own error.
   """
   helper = _take_helper()
   helper.calls.put((what, function, args, kwargs))
@@ -60,7 +60,7 @@ _has_ended = threading.Condition()
 
 @contextlib.contextmanager
 def awaited_at_exit() -> Iterator[None]:
-  """Has the end of the process wait for this call, which closes a session."""
+  """Makes the end of the process wait for this call, which closes a session."""
   global _awaited
   with _has_ended:
     _awaited += 1
@@ -95,7 +95,7 @@ class _CallThread:
           return self._results.get(timeout=max(0.0, limit))
         except queue.Empty:
           if extend is None or not extend():
-            return self._results.get_nowait()  # it may have come meanwhile
+            return self._results.get_nowait()  # the result may have come meanwhile
     except queue.Empty:
       raise LimitExceeded("%s did not end within %g s" % (what, round(limit, 1))) from None
 
@@ -104,7 +104,7 @@ _idle: List[_CallThread] = []  # helpers that wait for a call
 
 
 def _forget_threads() -> None:
-  """A fork has none of the threads; a thread may have held the lock."""
+  """Forgets the threads in a forked process, which lacks them; one may have held the lock."""
   global _awaited, _has_ended
   _idle.clear()
   _awaited, _has_ended = 0, threading.Condition()
@@ -132,7 +132,7 @@ def _make_calls(calls, results):
       result = (function(*args, **kwargs), None)
     except BaseException as error:
       result = (None, error)
-    # No reference of a call may outlive it here: a kept error would keep its whole stack.
+    # No reference may outlive the call here: a kept error would keep its whole stack.
     call = function = args = kwargs = None
     threading.current_thread().name = "tf1ps: idle"
     results.put(result)

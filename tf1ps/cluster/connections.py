@@ -1,11 +1,12 @@
 """Counts the connections of a server, which show clients that are not tasks of the cluster.
 
-A further process may use a server by `tf.Session("grpc://HOST:PORT")`. TensorFlow tells a server
-nothing of the sessions on it. Linux lists the open connections of a machine in /proc/net: a client
-keeps its connection until it closes its session or ends. The servers have connections among
-themselves, too, as many as their sessions need. Each of these has two ends in the cluster, but a
-client's connection has a single end there. So the connections to a server less those from its
-process, summed up over all servers, are those of the clients.
+A further process may use a server through `tf.Session("grpc://HOST:PORT")`. TensorFlow does not
+show the sessions on a server. But Linux lists the open connections of a machine in /proc/net, and a
+client keeps its connection until it closes its session or ends. The servers have connections among
+themselves, too, as many as their sessions need. Each connection between servers has two ends in the
+cluster, but a client's connection has a single end there. For each server, count the connections to
+the server less the connections from its process. The sum over all servers is the number of client
+connections.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ _ESTABLISHED = "01"
 class _Connection(NamedTuple):
   """An end of an open connection."""
 
-  port: int  # of this end
+  port: int  # the port of this end
   to: int  # the port of the other end
-  inode: str  # of the socket
+  inode: str  # the inode of the socket
 
 
 def count_connections(target: str, tasks: Sequence[Task]) -> int:
   """Returns how many more connections a server of this process has than the process has to others.
 
   Args:
-    target: of the server, such as "grpc://localhost:2222".
+    target: the target of the server, such as "grpc://localhost:2222".
     tasks: the tasks of the cluster.
 
   Returns:
-    The connections to the server, less those from this process to the ports of the tasks; 0 where
-    the system has no list of them.
+    The number of connections to the server, less the number of connections from this process to the
+    ports of the tasks; 0 if the system has no list of connections.
   """
   own, ports = _port(target), {_port(task.address) for task in tasks}
   if LINK_PROXY in os.environ:  # with --tls_dir this process calls other tasks through its proxy
@@ -75,7 +76,7 @@ def _sockets() -> Set[str]:
   for name in os.listdir(_FILES):
     try:
       path = os.readlink(os.path.join(_FILES, name))
-    except OSError:  # it was closed meanwhile
+    except OSError:  # the file was closed meanwhile
       continue
     if path.startswith("socket:["):
       sockets.add(path[len("socket:["):-1])

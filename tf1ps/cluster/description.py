@@ -1,16 +1,16 @@
 """A job's cluster: its tasks, and the task that this process is.
 
-Flags, TF_CONFIG and a ClusterSpec all become a `Cluster` (see parsing.py). A `Cluster` is checked
-where it is made, so that every other function can rely on it. The checks run in this order:
+Flags, TF_CONFIG and a ClusterSpec all become a `Cluster` (see parsing.py). The constructor checks
+the `Cluster`, so that every other function can rely on it. The checks run in this order:
 
   1. the jobs: devices can carry their names, no job is empty, a job trains;
   2. their tasks: no negative index, a host and a port for each, no address twice;
   3. this task: its job and its index exist;
   4. the workers of this job.
 
-TensorFlow accepts most of these mistakes and shows them later: as a hang, as an error at the first
-update, or as an abort of the process. It also takes a port above 65535 modulo 65536. Each error
-here names the value, the place where it was written, and the right form.
+TensorFlow accepts most of these mistakes, which show only later: as a hang, as an error at the
+first update, or as an abort of the process. It also takes a port above 65535 modulo 65536. Each
+error here names the value, the place where the value was written, and the right form.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLUSTER_SPEC = "ClusterSpec"
 
 _MAX_PORT = 65535
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-# TensorFlow ends the process ("Invalid device name") for any other name.
+# For any other name TensorFlow ends the process ("Invalid device name").
 _JOB_NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")
 # Names that other systems use. "master" becomes "chief" in a cluster without a master.
 _OTHER_NAMES = {
@@ -44,7 +44,7 @@ _OTHER_NAMES = {
 
 
 class ClusterError(Error, ValueError):
-  """The description of the cluster is wrong; the message names the value and the right form."""
+  """The description of the cluster is wrong; the message names the wrong value and a right form."""
 
 
 class Address(NamedTuple):
@@ -55,7 +55,7 @@ class Address(NamedTuple):
 
   @property
   def machine(self) -> str:
-    """The host in lower case; "localhost" for each name of the own host."""
+    """The host in lower case; "localhost" for each loopback name and address."""
     host = self.host.lower()
     return "localhost" if host in _LOOPBACK else host
 
@@ -65,7 +65,7 @@ class Task(NamedTuple):
 
   job: str
   index: int  # type: ignore[assignment]  # in place of tuple.index
-  address: str  # "host:port"; empty for an evaluator that was given none
+  address: str  # "host:port"; empty for an evaluator without an address
 
   @property
   def name(self) -> str:
@@ -78,16 +78,16 @@ class Cluster:
   """All tasks of a job, and the task that this process is.
 
   Attributes:
-    jobs: {job: {task index: address}}, of the tasks that run servers. It is empty for an evaluator
+    jobs: {job: {task index: address}} for the tasks that run servers. It is empty for an evaluator
       whose description names no other task.
     job_name: this task's job; it may be "evaluator".
     task_index: this task's index in its job.
-    evaluators: {task index: address}; often empty, because no task dials an evaluator.
-    job_workers: the indices of the workers that belong to this job; None: all.
+    evaluators: {task index: address}; often empty, because no task connects to an evaluator.
+    job_workers: the indices of the workers that belong to this job; None: all workers.
     source: the place of the description, for errors: "flags", "TF_CONFIG", "ClusterSpec".
 
   Raises:
-    ClusterError: if this cannot work.
+    ClusterError: a cluster with this description cannot work.
   """
 
   jobs: Dict[str, Dict[int, str]]
@@ -105,7 +105,7 @@ class Cluster:
     _check_job_workers(self, origin)
 
   def tasks(self, job: Optional[str] = None) -> List[Task]:
-    """Returns the tasks of a job ([] for an unknown job), or all that run servers."""
+    """Returns the tasks of a job ([] for an unknown job), or all tasks that run servers."""
     if job is None:
       return [task for name in sorted(self.jobs) for task in self.tasks(name)]
     addresses = self.jobs.get(job)
@@ -137,11 +137,11 @@ class Cluster:
   def chief(self) -> Task:
     """The task that initialises and saves.
 
-    The task of the chief or master job if any, else the lowest worker of this job, else
-    the lowest task of the first other job.
+    It is the task of the chief or master job, if there is such a job; else the worker of this job
+    with the lowest index; else the task with the lowest index of the first other job.
 
     Raises:
-      ClusterError: the cluster has no tasks, as that of an evaluator alone.
+      ClusterError: the cluster has no tasks, because it describes only an evaluator.
     """
     if not self.jobs:
       raise ClusterError("the cluster has no chief, because it names only the evaluator: give "
@@ -155,12 +155,12 @@ class Cluster:
 
   @property
   def replicas(self) -> List[Task]:
-    """The tasks that train: that of the chief job, if any, then the workers of this job."""
+    """The tasks that train: the task of a chief job, if any, then the workers of this job."""
     trainers = self.tasks(self._chief_job())[:1] + self._workers()
     return trainers or self.tasks(self._other_job())
 
   def tasks_on_this_host(self) -> List[Task]:
-    """Returns the tasks whose addresses have the host of this task, which is one of them."""
+    """Returns the tasks whose addresses have this task's host, including this task."""
     mine = _machine_of(self.task)
     return [task for task in self.tasks()
             if task.name == self.task.name or mine and _machine_of(task) == mine]
@@ -178,7 +178,7 @@ class Cluster:
 
   @property
   def control_task(self) -> Task:
-    """The task that keeps run, heartbeats and done queues: the lowest ps; without ps, the chief."""
+    """The task that keeps run, heartbeats, done queues: the first ps, or without ps the chief."""
     return self.ps[0] if self.ps else self.chief
 
   def _chief_job(self):
@@ -189,11 +189,11 @@ class Cluster:
             if self.job_workers is None or task.index in self.job_workers]
 
   def _other_job(self):
-    """Returns the job that trains without chief and worker, such as "local" of {"local": [...]}."""
+    """Returns the job that trains if there is no chief or worker job, such as "local"."""
     return min(self.jobs, key=lambda job: (job == "ps", job))
 
   def cluster_spec(self):
-    """Returns the `tf.train.ClusterSpec` that servers are started with, without the evaluator."""
+    """Returns the `tf.train.ClusterSpec` to start servers with, without the evaluator."""
     import tensorflow.compat.v1 as tf  # late: a command line answers before TensorFlow is there
     return tf.train.ClusterSpec(self.jobs)
 
@@ -203,7 +203,7 @@ class Cluster:
             for job in sorted(self.jobs)}
 
   def digest(self) -> str:
-    """Returns 12 hexadecimal digits, the same in all tasks with the same jobs."""
+    """Returns 12 hexadecimal digits, which are the same in all tasks with the same jobs."""
     text = json.dumps(self.to_json(), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -239,7 +239,7 @@ class Cluster:
 
 
 def _addresses(tasks):
-  """Returns the addresses of a job, with their indices where these have gaps."""
+  """Returns the addresses of a job, with their indices if the indices have gaps."""
   if [task.index for task in tasks] == list(range(len(tasks))):
     return ", ".join(task.address for task in tasks)
   return ", ".join(f"{task.index} is {task.address}" for task in tasks)
@@ -254,7 +254,7 @@ def parse_address(text: str, source: str, allow_zero: bool = False) -> Address:
   """Splits a "host:port" address into its parts.
 
   Args:
-    text: the address. An IPv6 host stands in brackets: "[::1]:2222".
+    text: the address. An IPv6 host is in brackets: "[::1]:2222".
     source: the place of the address, for the error: "--ps_hosts", "TF_CONFIG cluster.ps[0]".
     allow_zero: whether port 0 is allowed, for which the system chooses a free port.
 
@@ -303,7 +303,7 @@ def _split_address(text, source):
 
 def _is_ipv6(host):
   try:
-    ipaddress.IPv6Address(host.partition("%")[0])  # after "%" stands the name of an interface
+    ipaddress.IPv6Address(host.partition("%")[0])  # the name of an interface may follow "%"
   except ValueError:
     return False
   return True
@@ -353,7 +353,7 @@ def _names(jobs):
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-  """Returns the end of an error about an unknown name: the nearest known name, or all of them."""
+  """Returns the end of an error about an unknown name: the nearest known name, or all names."""
   known = set(known)
   plain = name.lower().replace("-", "_")
   guess = _OTHER_NAMES.get(plain, plain)
@@ -386,7 +386,7 @@ def _check_tasks(cluster, origin):
   tasks = cluster.tasks()
   if EVALUATOR not in cluster.jobs:
     tasks += cluster.tasks(EVALUATOR)
-  # A cluster of one task may let the system choose the port: no other task has to find it.
+  # In a cluster of one task the system may choose the port: no other task has to know the port.
   alone = len(cluster.tasks()) == 1
   seen = {}
   for task in tasks:

@@ -1,7 +1,7 @@
 """Explains errors of a GPU in a sentence: what happened, on which GPU, and what to do.
 
-TensorFlow's own texts name the call of CUDA that failed. The reason is mostly memory: another
-process took it first. `nvidia-smi` tells which process that is.
+TensorFlow's own texts name the CUDA call that failed. The reason is mostly memory that another
+process took first. `nvidia-smi` shows which process that is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tf1ps.compat import error_causes
 
 
 class _Cause(NamedTuple):
-  pattern: str  # of the line of an error that names its cause
+  pattern: str  # matches the line of an error that names the error's cause
   text: str  # %s: the GPU
   remedy: str
   is_memory: bool = False  # whether it helps to know which process has the memory

@@ -1,13 +1,14 @@
-"""The GPUs of a host, and their memory, divided among the workers there.
+"""Divides the GPUs of a host, and their memory, among the workers there.
 
-TensorFlow takes all memory of each GPU that a process sees, so that the second process has none.
+TensorFlow takes all memory of each GPU that a process sees, so that a second process gets none.
 
 1. `divide_gpus` gives each worker its own GPUs, as a value of `CUDA_VISIBLE_DEVICES`. The process
-   sets it before TensorFlow looks for a GPU. tf1ps-local does so for its workers, and a worker of a
-   scheduler that has divided nothing (`take_share`) for itself.
+   sets this variable before TensorFlow looks for a GPU. tf1ps-local divides the GPUs for its
+   workers. Under a scheduler that has divided no GPUs, a worker does so itself (`take_share`).
 2. `with_gpus` makes the config of a server. Workers on one host take memory as they need it. A ps
-   sees no GPU: it needs none, and would take the memory that its workers need.
-3. `warn_of_unseen_gpus` warns where a library is missing: TensorFlow itself trains on the CPU then.
+   sees no GPU: it needs no GPU, and would take the memory that its workers need.
+3. `warn_of_unseen_gpus` warns if a library is missing, because TensorFlow itself then trains on the
+   CPU.
 
 Options of the program win, and so does TensorFlow's TF_FORCE_GPU_ALLOW_GROWTH.
 """
@@ -26,7 +27,7 @@ from tf1ps.compat import TIMING
 
 _log = logging.getLogger("tf1ps")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
-_warned: List[bool] = []  # a process global: whether the warning of unseen GPUs was given
+_warned: List[bool] = []  # a process global: not empty after the warning about unseen GPUs
 
 NO_GPU = "-1"  # the value of CUDA_VISIBLE_DEVICES that hides every GPU
 
@@ -34,16 +35,16 @@ NO_GPU = "-1"  # the value of CUDA_VISIBLE_DEVICES that hides every GPU
 class Division(NamedTuple):
   """The GPUs divided among the workers."""
 
-  values: Tuple[str, ...]  # of CUDA_VISIBLE_DEVICES, for each worker
-  note: Optional[str]  # where workers share a GPU: "1 GPU for 2 workers: they share it"
+  values: Tuple[str, ...]  # the value of CUDA_VISIBLE_DEVICES for each worker
+  note: Optional[str]  # if workers share a GPU: "1 GPU for 2 workers: they share it"
 
 
 def visible_gpus(environ=None):
   """Returns the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them: ["0", "1"].
 
   If the environment (None: `os.environ`) has CUDA_VISIBLE_DEVICES, that list counts, up to its
-  first empty or negative entry, as for CUDA itself. Otherwise `nvidia-smi -L` lists them, if it
-  exists.
+  first empty or negative entry, as for CUDA itself. Otherwise `nvidia-smi -L` lists the GPUs, if
+  that program exists.
   """
   environ = os.environ if environ is None else environ
   named = environ.get(VARIABLE)
@@ -58,11 +59,11 @@ def visible_gpus(environ=None):
 
 
 def divide_gpus(gpus, num_workers):
-  """Divides GPUs, as of `visible_gpus`, among workers; raises ValueError without a worker.
+  """Divides GPUs, as from `visible_gpus`, among workers; raises ValueError without a worker.
 
-  Each worker has a contiguous share; of a remainder, the first workers have one GPU more each.
-  With fewer GPUs than workers, each worker gets a GPU, round robin, with a note. Without a GPU, all
-  get `NO_GPU`.
+  Each worker gets a contiguous share. If there is a remainder, each of the first workers gets one
+  more GPU. With fewer GPUs than workers, each worker gets a GPU, round robin, and the result has a
+  note. Without a GPU, all workers get `NO_GPU`.
   """
   if num_workers < 1:
     raise ValueError("num_workers must be 1 or more, got %r" % (num_workers,))
@@ -82,13 +83,13 @@ def divide_gpus(gpus, num_workers):
 
 
 def take_share(cluster: Cluster) -> Optional[Division]:
-  """Has this worker see its share of its host's GPUs, where the environment does not name any.
+  """Limits this worker to its share of its host's GPUs, if the environment does not name GPUs.
 
-  It comes before TensorFlow looks for a GPU.
+  Call it before TensorFlow looks for a GPU.
 
   Returns:
-    The division among the workers of this host. None: the environment names the GPUs, there is
-    none, or no other worker is here.
+    The division among the workers of this host. None: the environment names the GPUs, there is no
+    GPU, or no other worker is on this host.
   """
   workers = _workers_here(cluster)
   if VARIABLE in os.environ or cluster.task not in workers or len(workers) < 2:
@@ -104,8 +105,8 @@ def take_share(cluster: Cluster) -> Optional[Division]:
 def with_gpus(config, cluster: Cluster):
   """Returns the `tf.ConfigProto` for the server of the cluster's task.
 
-  A config that has GPU options or a number of GPUs stays. It returns `config` itself, which may be
-  None, where nothing is to be changed.
+  A config that has GPU options or a number of GPUs stays unchanged. If nothing has to change, the
+  function returns `config` itself, which may be None.
   """
   import tensorflow.compat.v1 as tf  # late, as in session_config.py
 
@@ -147,7 +148,7 @@ def _workers_here(cluster: Cluster):
 
 
 def ask_nvidia_smi(*arguments, environ=None) -> str:
-  """Returns what nvidia-smi prints; "" where it is absent, fails, or does not end."""
+  """Returns the output of nvidia-smi; "" if the program is absent, fails, or does not end."""
   environ = os.environ if environ is None else environ
   program = shutil.which("nvidia-smi", path=environ.get("PATH", os.defpath))
   if program is None:

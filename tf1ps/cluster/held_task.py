@@ -1,14 +1,14 @@
 """One process per task: a second process is refused before it disturbs the first.
 
-A session of a second process ends the sessions of the first on every ps. A cluster reaches a task
-at its address there, so the process that answers at that address is the task:
+On every ps, a session of a second process ends the sessions of the first process. Other tasks reach
+a task at its address in the cluster, so the process that answers at that address is the task:
 
 1. `check_not_held` probes the address when a server has started, and in a path check that fails. It
    refuses this process if another server answers.
 2. If no server answers, this process may be on the wrong machine, or a service or a forwarded port
-   may lead here that is not ready. An address such as localhost leads from every machine to itself.
-   In both cases `is_proven` warns, and the process sends no heartbeat before the path check shows
-   that the ps reach it.
+   that leads here may not be ready. An address such as localhost leads from every machine to the
+   machine itself. In both cases `is_proven` warns, and the process sends no heartbeat before the
+   path check shows that the ps reach it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check_not_held(task: Task, target: str, timeout: float = TIMING.round_trip_l
 
   Args:
     task: the `Task` of this process.
-    target: of its server.
+    target: the target of its server.
     timeout: seconds for each of two probes.
 
   Returns:
@@ -65,11 +65,11 @@ def check_not_held(task: Task, target: str, timeout: float = TIMING.round_trip_l
 
 
 def is_proven(cluster: Cluster, target: str) -> bool:
-  """Whether the other tasks reach this process at its address; else it warns.
+  """Whether the other tasks surely reach this process at its address; else it warns.
 
   Args:
     cluster: the cluster, with this process's task.
-    target: of its server.
+    target: the target of this process's server.
 
   Raises:
     TaskHeldError: another server answers at the address.

@@ -1,4 +1,4 @@
-"""The base classes of hooks and of sessions that live through the recoveries of a job."""
+"""The base classes of hooks and of sessions that survive the recoveries of a job."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class RecoverableSession:
 
 
 class LifecycleHook(tf.train.SessionRunHook):
-  """A `tf.train.SessionRunHook` with methods for what happens round the steps.
+  """A `tf.train.SessionRunHook` with methods for the events before, between and after the steps.
 
-  A training session of tf1ps calls them in this order. Those in brackets are TensorFlow's.
+  A training session of tf1ps calls the methods in this order. Methods in brackets are TensorFlow's.
 
     on_join                 once, before the first session is created
     (begin)
@@ -27,14 +27,14 @@ class LifecycleHook(tf.train.SessionRunHook):
     (after_create_session)
     (before_run, after_run)
     before_save, texts_beside_checkpoint    the chief, at each checkpoint
-    on_end_of_data          a step has raised OutOfRangeError: for every hook
+    on_end_of_data          a step has raised OutOfRangeError: called for every hook
     begin_next_pass         then hook by hook, until a hook returns True
     finish_steps            the loop has ended without an error
     leave                   then, before this task reports its end
     end_all                 then on the chief, once all other workers have left
     (end)
 
-  A hook overrides those that it needs. Each of them does nothing here.
+  A hook overrides the methods that it needs. The methods of this base class do nothing.
   """
 
   def on_join(self, lifecycle: Any) -> None:
@@ -59,11 +59,11 @@ class LifecycleHook(tf.train.SessionRunHook):
 
   def begin_next_pass(self, session: tf.train.MonitoredSession,
                       error: tf.errors.OutOfRangeError) -> bool:
-    """Returns whether there are data again, so that the step is made again."""
+    """Returns whether there is more data, so that the session repeats the step."""
     return False
 
   def finish_steps(self, session: tf.train.MonitoredSession) -> None:
-    """Ends steps that run beside the loop. What it raises ends training as a step's error does."""
+    """Ends steps that run beside the loop. Its errors end training as a step's error does."""
 
   def leave(self, session: tf.Session, finished: bool = True) -> None:
     """Ends this task's membership in a group of replicas.

@@ -1,15 +1,16 @@
-"""The network round a server: proxies, and the interfaces on which it can be reached.
+"""The network around a server: proxies, and the interfaces on which it can be reached.
 
-TensorFlow's servers dial each other through gRPC, which obeys `http_proxy`: with a proxy in the
-environment a cluster on 127.0.0.1 hangs without a limit, on 1.15 and on 2.21. The probe uses no
-proxy and would find such a cluster healthy. `no_proxy` with the cluster's hosts fixes it.
+TensorFlow's servers connect to each other through gRPC, which obeys `http_proxy`: with a proxy in
+the environment a cluster on 127.0.0.1 hangs without a limit, on 1.15 and on 2.21. The probe uses no
+proxy, and would report such a cluster as healthy. `no_proxy` with the cluster's hosts prevents the
+hang.
 
-The servers also listen on every interface, whatever their address says, and authenticate nobody.
+The servers also listen on every interface, whatever their address says, and authenticate no client.
 This machine can only tell whether it has an interface besides the loopback.
 
-A scheduler may start a task before DNS knows the names of all tasks. A server that dials such a
-name too early may look it up again after half a minute only, gRPC's pause between two look-ups. So
-`wait_for_names` comes before the server.
+A scheduler may start a task before DNS knows the names of all tasks. A server that connects to such
+a name too early may look it up again only after half a minute, which is gRPC's pause between two
+look-ups. So call `wait_for_names` before the server starts.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class UnknownHostError(Error, RuntimeError):
 
 
 def names_to_dial(cluster: Cluster) -> List[Task]:
-  """Returns the tasks that this task dials: itself, and the ps unless it is a ps.
+  """Returns the tasks that this task connects to: itself and, unless it is a ps, the ps.
 
-  A ps answers the workers and dials them later. An evaluator dials nobody.
+  A ps answers the workers, and connects to them later. An evaluator connects to no task.
   """
   if cluster.job_name not in cluster.jobs:
     return []
@@ -46,16 +47,16 @@ def names_to_dial(cluster: Cluster) -> List[Task]:
 
 
 def wait_for_names(tasks: Iterable[Task], timeout: float) -> None:
-  """Waits until the names in the addresses of tasks are known, with a line for each that is not.
+  """Waits until the names in the addresses of tasks are known; logs each unknown name.
 
-  Behind encrypted links it does not: the sidecar looks names up anew for each connection.
+  With encrypted links it does not wait: the sidecar looks up the name again for each connection.
 
   Args:
-    tasks: the tasks that this process is going to dial.
+    tasks: the tasks that this process is going to connect to.
     timeout: seconds for all of them together.
 
   Raises:
-    UnknownHostError: names the host, the task and the reason.
+    UnknownHostError: a name is not known; the error names the host, the task and the reason.
   """
   if LINK_PROXY in os.environ:
     return
@@ -87,17 +88,17 @@ def _problem_of_name(host: str) -> str:
 
 
 def bypass_proxy(tasks: Iterable[Task], environ: Optional[MutableMapping[str, str]] = None) -> None:
-  """Excepts the hosts of a cluster's tasks from the proxy in the environment, if any.
+  """Exempts the hosts of a cluster's tasks from the proxy in the environment, if any.
 
-  It changes `environ`, or this process's environment, so call it before a server starts. A task
-  with encrypted links keeps their proxy.
+  The function changes `environ`, or this process's environment, so call it before a server starts.
+  A task with encrypted links keeps the proxy of these links.
   """
   environ = os.environ if environ is None else environ
   if LINK_PROXY in environ or not any(environ.get(name) for name in _PROXIES):
     return
   hosts = sorted({parse_address(task.address, task.name, allow_zero=True).host for task in tasks})
   for name in _EXCEPTIONS:
-    # gRPC reads the first of the two that is set.
+    # gRPC reads the first of the two variables that is set.
     if name in environ or name == "no_proxy":
       known = [host for host in environ.get(name, "").split(",") if host]
       environ[name] = ",".join(known + [host for host in hosts if host not in known])
@@ -106,7 +107,8 @@ def bypass_proxy(tasks: Iterable[Task], environ: Optional[MutableMapping[str, st
 def exposure_warning(cluster: Cluster) -> Optional[str]:
   """Returns a warning that this task's server can be reached from outside this machine, or None.
 
-  None if this machine has no route to another machine, and for an evaluator, which has no server.
+  It returns None if this machine has no route to another machine, and for an evaluator, which has
+  no server.
   """
   task = cluster.task
   if task.job not in cluster.jobs:
@@ -132,7 +134,7 @@ def outside_address() -> Optional[str]:
         probe.connect((reserved, 9))
         address = probe.getsockname()[0]
     except OSError:
-      continue  # no such family here, or no route
+      continue  # this machine lacks the address family or a route
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if not parsed.is_loopback and not parsed.is_unspecified:
       return address
@@ -140,11 +142,11 @@ def outside_address() -> Optional[str]:
 
 
 def is_loopback(address: str) -> bool:
-  """Whether an address such as "localhost:2222" leads from every machine to itself."""
+  """Whether, on every machine, an address such as "localhost:2222" means that machine itself."""
   host = parse_address(address, "address", allow_zero=True).host
   try:
     return host == "localhost" or ipaddress.ip_address(host).is_loopback
-  except ValueError:  # a name: here it may stand for 127.0.1.1, elsewhere for this machine
+  except ValueError:  # a name: it may mean 127.0.1.1 here, and this machine elsewhere
     return False
 
 

@@ -10,10 +10,10 @@ TF_CONFIG is the JSON text that schedulers put into the environment:
   {"cluster": {"chief": ["host:port"], "worker": [...], "ps": [...], "evaluator": [...]},
    "task": {"type": "worker", "index": 0}}
 
-Both dialects are read. In the first, the job "chief" ("master" is its old name and becomes "chief")
-is the chief; in the second, worker 0 is. The evaluator may stand in `cluster`, or only be a task's
-type. An evaluator talks to no task, so its TF_CONFIG may name no other task, or lack `cluster`. An
-index is a number or its text.
+Both dialects are read. In the first dialect, the job "chief" is the chief ("master" is its old name
+and becomes "chief"). In the second dialect, worker 0 is the chief. The evaluator may be in
+`cluster`, or may appear only as a task's type. An evaluator talks to no task, so its TF_CONFIG may
+name no other task, or lack `cluster`. An index is a number or the text of a number.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def resolve_cluster(
 
   Args:
     ps_hosts: the addresses of the ps, a text with commas or a list; None, "" and [] mean that the
-      flag is absent, here and in the other two.
+      flag is absent, here and in the next two arguments.
     worker_hosts: the addresses of the workers.
     chief_hosts: the address of a chief beside the workers; None: worker 0 is the chief.
     job_name: this task's job: "ps", "worker", "chief" ("master" is its old name) or "evaluator".
@@ -67,7 +67,7 @@ def resolve_cluster(
     job_workers: the workers that belong to this job, as in `parse_job_workers`; None: all.
       TF_CONFIG has no key for it.
     tf_config: the text of TF_CONFIG; None and "" mean that it is absent.
-    needs_ps: whether the cluster must have a ps; a text names the reason, as "between_graph".
+    needs_ps: whether the cluster must have a ps; a text gives the reason, such as "between_graph".
     implied_job: the job that the program runs: "ps", "worker" (the chief runs it, too) or
       "evaluator". None: any.
     source: the origin of `tf_config`, for errors, such as "Slurm".
@@ -129,7 +129,7 @@ def _check_same(flag, value, source, key, other):
 
 
 def _addresses(tasks):
-  """Returns addresses as in a flag; with their indices where these have gaps, as in no flag."""
+  """Returns addresses as in a flag; if the indices have gaps, in a form with indices."""
   if [task.index for task in tasks] == list(range(len(tasks))):
     return ",".join(task.address for task in tasks)
   return ",".join(f"{task.index}={task.address}" for task in tasks)
@@ -160,8 +160,8 @@ def parse_job_workers(text: Workers) -> Optional[Tuple[int, ...]]:
   """Parses the indices of the workers that belong to this job; returns them ascending.
 
   Args:
-    text: indices and ranges, both ends included, as "0,2-4"; or the indices as numbers. None and ""
-      mean all, for which the result is None.
+    text: indices and ranges, both ends included, such as "0,2-4"; or the indices as numbers. None
+      and "" mean all workers, for which the result is None.
 
   Raises:
     ClusterError: a part is neither an index nor a range.
@@ -172,7 +172,7 @@ def parse_job_workers(text: Workers) -> Optional[Tuple[int, ...]]:
     return tuple(sorted(set(text)))
   indices: Set[int] = set()
   for part in text.split(","):
-    # Five digits are more workers than ports; a slip of the finger must not fill the memory.
+    # Five digits allow more workers than there are ports; a typing error must not fill the memory.
     match = re.fullmatch(r"\s*([0-9]{1,5})(?:\s*-\s*([0-9]{1,5}))?\s*", part)
     if not match:
       raise ClusterError(f'--job_workers: "{part}" of "{text}" is neither an index nor a range: '
@@ -201,7 +201,7 @@ def from_tf_config(text: str, job_workers: Workers = None, source: str = _TF_CON
   evaluators = jobs.pop(EVALUATOR, {})
   if job_name in ("master", "chief"):
     job_name = "master" if "master" in jobs else "chief"
-  # Checked under the names that the user wrote, because errors repeat them.
+  # The cluster is checked under the names that the user wrote, because errors repeat these names.
   cluster = Cluster(jobs, job_name, task_index, evaluators, parse_job_workers(job_workers), source)
   if "master" not in jobs:
     return cluster
@@ -266,7 +266,7 @@ def _jobs(cluster):
                        'same job: keep "chief"')
   jobs = {job: index_tasks(tasks, f"TF_CONFIG cluster.{job}") for job, tasks in cluster.items()}
   if jobs.get(EVALUATOR) == {}:
-    del jobs[EVALUATOR]  # no task dials it: the same as absent
+    del jobs[EVALUATOR]  # no task connects to an evaluator, so an empty list means an absent job
   return jobs
 
 
@@ -283,7 +283,7 @@ def _job_name(task):
 
 
 def _task_index(task) -> Optional[int]:
-  """Returns the index of this task; None where it is absent, which `Cluster` refuses."""
+  """Returns the index of this task; None if it is absent, which `Cluster` refuses."""
   if "index" not in task:
     return None
   index = parse_index(task["index"])
@@ -299,7 +299,7 @@ def from_cluster_spec(
   job_name: Optional[str] = None, task_index: Optional[int] = None,
   job_workers: Optional[Sequence[int]] = None,
 ) -> Cluster:
-  """Makes the cluster from a description as for `tf.train.Server`; returns a `Cluster`.
+  """Makes the cluster from a description in a form that `tf.train.Server` accepts.
 
   The jobs keep their names, and a sparse job keeps the gaps between its indices.
 
@@ -337,7 +337,7 @@ def from_cluster_spec(
   if index is None and len(jobs.get(job_name, {})) == 1:
     index = next(iter(jobs[job_name]))
   if hasattr(index, "__index__") and not isinstance(index, bool):
-    index = operator.index(index)  # also a number of numpy
+    index = operator.index(index)  # accepts numpy's integers, too
   return Cluster(jobs, job_name, index, job_workers=parse_job_workers(job_workers))
 
 

@@ -1,9 +1,9 @@
 """The path check: worker -> ps -> worker, proved once before training.
 
-A probe asks each server about itself; it cannot see that two tasks were started with different
-clusters. A ps whose cluster lacks this worker, or has another address for it, answers reads and
-fails at the first update, because a ps fetches its inputs *from* the worker. So, before training, a
-number goes from this task to each ps and back, in a session that is closed after the limit.
+A probe asks each server about itself, so it cannot detect that two tasks were started with
+different clusters. A ps whose cluster lacks this worker, or has another address for it, answers
+reads but fails at the first update, because a ps fetches its inputs *from* the worker. So before
+training, this task sends a number to each ps and back, in a session that is closed within a limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tf1ps.cluster.session_config import without_placement_log
 from tf1ps.compat import RETRIES, TIMING, Error, error_causes, error_line
 
 _log = logging.getLogger("tf1ps")
-_UNKNOWN = "No worker known as"  # a server's error about a task that its cluster lacks; it stays
+# A server's error about a task that its cluster lacks. A retry does not help.
+_UNKNOWN = "No worker known as"
 
 
 class PathError(Error, RuntimeError):
@@ -29,17 +30,17 @@ class PathError(Error, RuntimeError):
 
 
 def check_paths(target: str, own_task, tasks, config, timeout: float) -> None:
-  """Sends a number from this task to each of the others and back.
+  """Sends a number from this task to each of the other tasks and back.
 
   Args:
     target: the session target of this task's server.
     own_task: this task.
     tasks: the tasks at the other ends of the paths, usually the ps.
-    config: a `tf.ConfigProto` whose device filters show all of them and this task.
-    timeout: seconds for all of them together.
+    config: a `tf.ConfigProto` whose device filters show all these tasks and this task.
+    timeout: seconds for all paths together.
 
   Raises:
-    PathError: names the task, its address and TensorFlow's error.
+    PathError: a path fails; the error names the task, its address and TensorFlow's error.
     TaskHeldError: another server answers at the address of this task.
   """
   others = [task for task in tasks if task.name != own_task.name]
@@ -82,7 +83,8 @@ def _check(target, own_task, task, config, deadline):
           session.abort(lambda: tf.errors.CancelledError(None, None, "path check"))
         session.close()
     time.sleep(max(0.0, min(next(RETRIES.path.pauses()), deadline - time.monotonic())))
-    check_not_held(own_task, target, TIMING.watch_probe_limit)  # or another process came
+    # The reason may be that another process has taken this task's address.
+    check_not_held(own_task, target, TIMING.watch_probe_limit)
 
 
 def _round_trip(own: str, other: str):

@@ -1,16 +1,17 @@
-"""The state of tasks, seen by calls with a limit: once, until all are up, or all the time.
+"""Probes the state of tasks with bounded calls: once, until all are up, or all the time.
 
-A call of a server's status service (see compat/worker_service.py) tells apart cases in which a
+A call of a server's status service (see compat/worker_service.py) distinguishes cases in which a
 session would only wait: nothing listens, the host is unknown, a process listens and is silent, the
-server is not TensorFlow's, it is another task's, or it was restarted since the last call.
+server is not TensorFlow's, the server is another task's, or the server was restarted since the last
+call.
 
-1. `probe_task` and `probe_tasks` look once.
-2. `wait_for_tasks` probes the tasks that a session is going to use until all are up, or the time is
-   over. The error names each missing task, its address and the result of its probe.
-3. `TaskWatch` probes them while a session uses them. A run on a ps that died may raise (TF 2.21) or
-   hang (1.15); on a ps that was stopped it hangs on both. A task that refuses, or is up under
-   another incarnation, has lost the session's state: `on_gone` is called. A silent task may only be
-   paused: `on_lost` is called after `heartbeat_timeout` seconds of silence.
+1. `probe_task` and `probe_tasks` probe once.
+2. `wait_for_tasks` probes the tasks that a session is going to use until all are up, or a timeout
+   is over. The error names each missing task, its address and the result of its probe.
+3. `TaskWatch` probes tasks while a session uses them. A run on a ps that died may raise (TF 2.21)
+   or hang (1.15); on a ps that was stopped the run hangs on both. A task that refuses, or is up
+   under another incarnation, has lost the session's state: then `on_gone` is called. A silent task
+   may only be paused: `on_lost` is called after `heartbeat_timeout` seconds of silence.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ NO_SUCH_HOST = "no such host"
 NOT_TENSORFLOW = "no TensorFlow server"
 ANOTHER_TASK = "another task"
 NO_LINK = "no link"
-# What the proxy of encrypted links says (--tls_dir).
+# What the proxy of encrypted links reports (--tls_dir).
 _OF_LINKS = {
   LINK_NO_HOST: (NO_SUCH_HOST, "no such host"),
   LINK_REFUSED: (REFUSED, "refused (nothing listens on that port)"),
   LINK_NO_SERVER: (REFUSED, "refused (its sidecar answers, its task does not listen)"),
-  # A sidecar that ends, or has too many callers: that says nothing of its task.
+  # A sidecar that ends, or has too many callers; this says nothing about the state of its task.
   LINK_CLOSED: (SILENT, "closed (the connection ended before the handshake; its log may say why)"),
   LINK_UNREACHABLE: (SILENT, "silent (no link within the limit)"),
   LINK_CERTIFICATE: (NO_LINK, "no link: its certificate is refused (the sidecar's line says why)"),
@@ -70,11 +71,11 @@ class ProbeResult(NamedTuple):
   task: Task
   state: str  # a constant above, such as UP
   detail: str  # the state in words
-  incarnation: int = 0  # of the server's first device; changes when the server is restarted
+  incarnation: int = 0  # the incarnation of the server's first device; new after a restart
 
   @property
   def is_silent(self) -> bool:
-    """Whether nothing says that the task is gone: it is stopped, cut off, or slow."""
+    """Whether the task gave no answer: it may be stopped, cut off, or slow rather than gone."""
     return self.state == SILENT
 
   @property
@@ -127,10 +128,10 @@ def _failure(task, error: CallError, timeout: float) -> ProbeResult:
 
 
 class TaskUnavailableError(Error, RuntimeError):
-  """Tasks that did not come up, or ended, within the limit.
+  """Tasks did not come up within the limit, or ended.
 
   Attributes:
-    seen: the last `ProbeResult` of each of them.
+    seen: the last `ProbeResult` of each of these tasks.
   """
 
   def __init__(self, seen: Sequence[ProbeResult], waited: float, what: str):
@@ -159,10 +160,11 @@ def wait_for_tasks(
     tasks: the tasks that a session is going to use.
     timeout: seconds for all of them together.
     what: the beginning of the error.
-    interrupted: called in every round; it raises to end the wait early, after a signal.
+    interrupted: called in every round; raises to end the wait early, such as after a signal.
 
   Raises:
-    TaskUnavailableError: names each missing task, its address and the result of its probe.
+    TaskUnavailableError: tasks are missing; the error names each of them, its address and the
+      result of its probe.
     ValueError: the timeout is not positive.
   """
   if timeout <= 0:
@@ -174,12 +176,12 @@ def wait_for_tasks(
     limit = max(0.1, min(TIMING.probe_limit, began + timeout - time.monotonic()))
     missing = [task for task in tasks if not (task in seen and seen[task].is_up)]
     for result in probe_tasks(missing, limit):
-      # A probe that the end of the wait shortens may be silent where a longer probe has a reason.
+      # A probe shortened by the end of the wait may get no answer where a longer probe gets one.
       if not (result.is_silent and limit < TIMING.probe_limit and result.task in seen):
         seen[result.task] = result
     absent = [seen[task] for task in tasks if not seen[task].is_up]
     if not absent:
-      # A task that was up in an early round may have ended since: all are probed once more.
+      # A task that was up in an early round may have ended since: all tasks are probed again.
       final = probe_tasks(tasks, limit) if len(missing) != len(tasks) else [seen[t] for t in tasks]
       if all(result.is_up for result in final):
         return final
@@ -211,7 +213,7 @@ class TaskWatch:
     """Prepares the thread; `start` starts it.
 
     Args:
-      seen: the result of each task when the session was made, with its incarnation.
+      seen: the result of each task when the session was created, with its incarnation.
       heartbeat_timeout: seconds of silence after which a task counts as lost.
       on_gone: called with the result of a task that was restarted or refuses; it ends the watch
         unless it returns True.
@@ -247,7 +249,7 @@ class TaskWatch:
       seen = probe_tasks(self._tasks, timeout=TIMING.watch_probe_limit)
       now = time.monotonic()
       if now - before > 3 * TIMING.heartbeat_interval + 2 * TIMING.watch_probe_limit:
-        # This process itself was stopped: that silence is not the tasks'.
+        # This process itself was stopped, so the silence was not the tasks' silence.
         self._answered_at = {task: now for task in self._tasks}
       before = now
       for result in seen:
@@ -255,7 +257,7 @@ class TaskWatch:
           return
 
   def _pause(self) -> float:
-    """A refusal is looked at again soon."""
+    """Returns the pause before the next probes, which is short after a refusal."""
     return TIMING.poll_interval if any(self._refusals.values()) else TIMING.heartbeat_interval
 
   def _judge(self, result: ProbeResult) -> bool:
@@ -268,7 +270,7 @@ class TaskWatch:
         return not self._on_gone(result._replace(detail="it was started again"))
       return False
     if not result.is_silent:
-      # A full queue of connections also refuses, for a moment: only two refusals in a row count.
+      # A full connection backlog also refuses for a moment, so only two refusals in a row count.
       self._refusals[result.task] = self._refusals.get(result.task, 0) + 1
       if self._refusals[result.task] < 2:
         return False

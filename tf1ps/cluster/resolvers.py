@@ -1,7 +1,7 @@
 """Finds the cluster and this task in the environment that a scheduler gives to its tasks.
 
-A resolver yields the text of a TF_CONFIG. So there is a single parse and check of a cluster, those
-of parsing.py, and a program that reads TF_CONFIG can be given the text.
+A resolver returns the text of a TF_CONFIG. So only parsing.py parses and checks a cluster, and a
+program that reads TF_CONFIG can be given the text.
 
   name          environment                       rank or index of this task
   flags         the host flags alone              --job_name and --task_index
@@ -11,8 +11,8 @@ of parsing.py, and a program that reads TF_CONFIG can be given the text.
   indexed_job   an Indexed Job of Kubernetes      JOB_COMPLETION_INDEX
   slurm         a step of Slurm (srun)            SLURM_PROCID
 
-Ranks are divided in this order: ps 0 to N-1, worker 0, the chief, and the other workers, and at the
-end the evaluator, if any. This module reads variables, and asks no scheduler anything.
+Ranks are assigned in this order: ps 0 to N-1; worker 0, which is the chief; the other workers; the
+evaluator, if any. This module only reads variables, and sends no request to a scheduler.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ AUTO_RESOLVER, FLAGS, TF_CONFIG, SLURM, JOBSET, INDEXED_JOB, VOLCANO = RESOLVERS
 DEFAULT_PORT = 2222
 
 _OF_TF_CONFIG = "TF_CONFIG"
-_VOLCANO_MARKS = ("VC_TASK_INDEX", "VK_TASK_INDEX")  # the second is the older name
-# Names and ranges of a slip of the finger must not fill the memory.
+_VOLCANO_MARKS = ("VC_TASK_INDEX", "VK_TASK_INDEX")  # the second name is older
+# Names and ranges with a typing error must not fill the memory.
 _MOST_NODES = 65536
 _ROLES = ("ps", "chief", "worker", EVALUATOR)
 
@@ -40,13 +40,13 @@ class FoundCluster(NamedTuple):
 
   resolver: str  # a name in RESOLVERS, but not "auto"
   source: str  # the place of the description, for errors: "Slurm"
-  variables: Dict[str, str]  # those of the environment that were read, but TF_CONFIG
-  tf_config: Optional[str] = None  # the description; None: the flags have it all
-  ignored: Tuple[str, ...] = ()  # the other resolvers whose environment is there, too
+  variables: Dict[str, str]  # the environment variables that were read, except TF_CONFIG
+  tf_config: Optional[str] = None  # the description; None: the flags have the whole description
+  ignored: Tuple[str, ...] = ()  # the other resolvers whose environment is also present
 
   @property
   def is_scheduler(self) -> bool:
-    """Whether the description is neither in the flags nor in a TF_CONFIG that nobody names."""
+    """Whether a scheduler's environment has the description, not the flags or a bare TF_CONFIG."""
     return self.resolver not in (FLAGS, TF_CONFIG)
 
   def __str__(self):
@@ -61,9 +61,9 @@ class FoundCluster(NamedTuple):
 
 
 class JobCounts(NamedTuple):
-  """The part of a job that an environment does not have, from flags."""
+  """The part of a job's description that an environment lacks, from flags."""
 
-  num_ps: Optional[int] = None  # None: the environment's, else `default_ps`
+  num_ps: Optional[int] = None  # None: the environment's number, else `default_ps`
   evaluator: bool = False  # whether the last rank is an evaluator
   port: int = DEFAULT_PORT  # the first port
   default_ps: int = 1
@@ -77,16 +77,17 @@ def resolve_environment(name: str, environ: Mapping[str, str], has_hosts: bool =
                         is_task: bool = True) -> Optional[FoundCluster]:
   """Runs a resolver.
 
-  `auto` takes the first of these that is there: host flags, TF_CONFIG, the variables of a JobSet,
-  of an Indexed Job, of a step of Slurm.
+  `auto` takes the first description that is present, in this order: host flags, TF_CONFIG, the
+  variables of a JobSet, of an Indexed Job, of a step of Slurm.
 
   Args:
     name: a name in RESOLVERS.
     environ: the environment of this process.
     has_hosts: whether flags give addresses of tasks.
     counts: the flags that complete the environment.
-    is_task: whether this process is a task of the job. `auto` leaves out Slurm for others, because
-      they have a step of their own there; a pod's environment is that of its task.
+    is_task: whether this process is a task of the job. For other processes `auto` ignores Slurm,
+      because under Slurm they have a step of their own. In a pod, every process has the environment
+      of the pod's task.
 
   Returns:
     The cluster of the environment; None if `auto` finds nothing.
@@ -106,7 +107,7 @@ def resolve_environment(name: str, environ: Mapping[str, str], has_hosts: bool =
     if not has_hosts:
       raise ClusterError("--cluster_resolver=flags: give --ps_hosts, --worker_hosts, --job_name "
                          "and --task_index")
-    # The two have to agree, unless the user asks for the flags alone.
+    # The flags and TF_CONFIG must agree, unless the user asks for the flags alone.
     config = environ.get(_OF_TF_CONFIG) if TF_CONFIG in ignored or VOLCANO in ignored else None
     return FoundCluster(FLAGS, _OF_TF_CONFIG, {}, config, tuple(
       other for other in ignored if other not in (TF_CONFIG, VOLCANO)))
@@ -115,9 +116,9 @@ def resolve_environment(name: str, environ: Mapping[str, str], has_hosts: bool =
 
 
 def with_chief(tf_config: str) -> str:
-  """Returns a TF_CONFIG whose worker 0 is the task "chief", as TensorFlow's estimators want it.
+  """Returns a TF_CONFIG whose worker 0 is the task "chief", as TensorFlow's estimators require.
 
-  A TF_CONFIG that has a chief or a master already stays as it is.
+  A TF_CONFIG that already has a chief or a master stays as it is.
   """
   config = json.loads(tf_config)
   cluster, task = config["cluster"], config["task"]
@@ -132,7 +133,7 @@ def with_chief(tf_config: str) -> str:
 
 
 def _there(environ, has_hosts) -> List[str]:
-  """Returns the resolvers whose environment is there, in the order in which `auto` takes them."""
+  """Returns the resolvers whose environment is present, in the order in which `auto` tries them."""
   has_config = bool(environ.get(_OF_TF_CONFIG, "").strip())
   in_volcano = has_config and any(mark in environ for mark in _VOLCANO_MARKS)
   present = {
@@ -174,7 +175,7 @@ class _Environment:
     return int(value)
 
   def has(self, name: str) -> bool:
-    """Whether a variable is there."""
+    """Whether a variable is set and not blank."""
     return bool(self._environ.get(name, "").strip())
 
   def num_ps(self, counts: JobCounts, needed: bool) -> int:
@@ -203,7 +204,7 @@ def _from_volcano(env: _Environment, counts: JobCounts) -> FoundCluster:
 
 
 def _from_jobset(env: _Environment, counts: JobCounts) -> FoundCluster:
-  """A Job per role: ps, chief, which is worker 0, worker, evaluator."""
+  """Resolves a JobSet with a Job per role: ps, chief (which is worker 0), worker, evaluator."""
   name, role = env.text("JOBSET_NAME"), env.text("REPLICATED_JOB_NAME")
   if role not in _ROLES:
     raise env.error('REPLICATED_JOB_NAME must be one of %s, got "%s": give the replicated job the '
@@ -233,7 +234,7 @@ def _from_jobset(env: _Environment, counts: JobCounts) -> FoundCluster:
 
 
 def _from_indexed_job(env: _Environment, counts: JobCounts) -> FoundCluster:
-  """A Job, whose completion index is the rank; its headless Service has the Job's name."""
+  """Resolves a Job whose completion index is the rank; its headless Service has the Job's name."""
   rank, name = env.number("JOB_COMPLETION_INDEX"), env.text("JOB_NAME")
   num_ps, num_tasks = env.num_ps(counts, needed=True), env.number("NUM_TASKS")
   _check_rank(env, "JOB_COMPLETION_INDEX", rank, "NUM_TASKS", num_tasks)
@@ -243,7 +244,7 @@ def _from_indexed_job(env: _Environment, counts: JobCounts) -> FoundCluster:
 
 
 def _from_slurm(env: _Environment, counts: JobCounts) -> FoundCluster:
-  """The variables of the step: those of the job describe all of its nodes, also unused nodes."""
+  """Resolves a Slurm step by the step's variables: the job's variables include unused nodes."""
   num_tasks = env.number("SLURM_STEP_NUM_TASKS")
   rank, node, local = (env.number("SLURM_" + name) for name in ("PROCID", "NODEID", "LOCALID"))
   node_list, per_node = env.text("SLURM_STEP_NODELIST"), env.text("SLURM_STEP_TASKS_PER_NODE")
@@ -316,11 +317,11 @@ def _distribute(env, tasks: Sequence[int], distribution: str) -> List[Tuple[int,
 def expand_nodes(text: str) -> List[str]:
   """Returns the nodes of a list as Slurm writes it: "a[1-2,07],b" is a1, a2, a07 and b.
 
-  A name may have several brackets; the last counts up first. A number keeps the width of the
-  first number of its range.
+  A name may have several brackets; the last bracket counts up first. A number keeps the width of
+  the first number of its range.
 
   Raises:
-    ClusterError: it is not such a list.
+    ClusterError: the text is not such a list.
   """
   nodes = []
   for item in _split_items(text):
@@ -373,7 +374,7 @@ def expand_tasks_per_node(text: str) -> List[int]:
   """Returns the tasks of each node, as Slurm writes them: "2(x3),1" is 2, 2, 2 and 1.
 
   Raises:
-    ClusterError: it is not such a text.
+    ClusterError: the text has another form.
   """
   counts = []
   for part in text.strip().split(","):

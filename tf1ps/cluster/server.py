@@ -1,20 +1,20 @@
 """`tf1ps.Server`: a TensorFlow server that refuses bad specs and ends with its job.
 
-It differs from `tf.train.Server` in this order:
+It differs from `tf.train.Server` as follows:
 
-1. It checks the cluster (see description.py) before anything starts. Stock listens on port 99999
-   modulo 65536, and waits without a limit for a task whose address is wrong.
-2. A taken port is an error of its own, `PortTakenError`, because a launcher tries another port.
+1. It checks the cluster (see description.py) before anything starts. TensorFlow's server listens on
+   port 99999 modulo 65536, and waits without a limit for a task whose address is wrong.
+2. A taken port has its own error, `PortTakenError`, because a launcher then tries another port.
 3. It knows its cluster: `server.cluster`, `server.container`, and `server.record` with the rest. A
-   drop-in hands on only `master=server.target`; `record_of` finds the record by that target.
-4. `join()` reacts to signals, and ends with the job. As in TensorFlow, what stands behind a ps's
-   `join()` does not run: many programs have the workers' code there. Rooms above know when
+   drop-in passes on only `master=server.target`; `record_of` finds the record by that target.
+4. `join()` reacts to signals, and ends with the job. As in TensorFlow, the code after a ps's
+   `join()` does not run, because many programs have the workers' code there. Rooms above know when
    a job has ended: they register a function with `register_end_waiter`.
-5. Its errors do not repeat the process's last warnings, as those of TensorFlow 2 do. A warning
-   about a record has the record's bytes, which turns each later error of a run, the end of the data
-   too, into a UnicodeDecodeError.
-6. Its process may open more files than the 1,024 that are usual. Each connection is a file: where
-   strangers hold them all, no task is accepted, and no checkpoint is opened.
+5. Its errors do not repeat the process's last warnings, as the errors of TensorFlow 2 do. A warning
+   about an input record contains the record's bytes. Such bytes would turn each later error of a
+   session run, including the end of the data, into a UnicodeDecodeError.
+6. Its process may open more files than the usual 1,024. Each connection is a file: if strangers
+   held all of them, no task could connect, and no checkpoint could be opened.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from tf1ps.compat import ENDED_BY_SIGNAL, GRACE, DropIn, Error, signal_exit_code
 # {target: record} of this process's servers. A process global, because a session or a graph builder
 # of a drop-in gets at most the target of its server.
 _records: Dict[str, "ServerRecord"] = {}
-_FILES = 1 << 16  # that a process may open, where the system permits it
-# TensorFlow reads it once, at the process's first server.
+_FILES = 1 << 16  # the number of files that a process may open, if the system permits it
+# TensorFlow reads this variable once, at the process's first server.
 _REPEATED_WARNINGS = "TF_WORKER_NUM_FORWARDED_LOG_MESSAGES"
-# The record that a thread has chosen, where a process has the servers of several tasks.
+# The record that a thread has chosen, if a process has the servers of several tasks.
 _of_thread = threading.local()
 # The wait of `join`. A process global, because only rooms above this room know how a job ends.
 _end_waiter = None
 # Called with the record of each new server, and of each server whose `join` begins. Process
-# globals, because only rooms above know what they are for.
+# globals, because only rooms above know the purpose of these functions.
 _when_made: List[Callable[["ServerRecord"], None]] = []
 _when_joined: List[Callable[["ServerRecord"], None]] = []
 
@@ -83,16 +83,17 @@ class ReleasedError(JobLostError):
 class ServerRecord(NamedTuple):
   """The arguments of a server."""
 
-  target: str  # of the server
+  target: str  # the target of the server
   cluster: Cluster  # with this server's task as `cluster.task`
-  container: Optional[str]  # of the job's state; "": the default; None: the ps knows none
-  config: Optional[tf.ConfigProto]  # the server's
+  container: Optional[str]  # of the job's state; "": the default container; None: a ps without one
+  config: Optional[tf.ConfigProto]  # the server's config
   persistent: bool  # whether a ps outlives its jobs
   start_timeout: Optional[float]  # seconds that a ps waits for its first worker; None: 600
   heartbeat_timeout: float  # seconds of silence until a task counts as lost
   is_proven: bool = True  # whether the others surely reach this process at the task's address
   grace: float = GRACE  # seconds from SIGTERM to the end of the process
-  recovery_timeout: Optional[float] = None  # seconds that a ps may stay away; None: as above
+  # Seconds that a ps may stay away; None: the heartbeat_timeout.
+  recovery_timeout: Optional[float] = None
 
   @property
   def logs_placement(self) -> bool:
@@ -103,8 +104,8 @@ class ServerRecord(NamedTuple):
 def record_of(target: str) -> Optional[ServerRecord]:
   """Returns the record of this process's server with that target; None for any other target.
 
-  For drop-ins that have nothing but the target; with a `Server` at hand, use `server.record`. A
-  program may also have made the target from the address that the cluster gives to its task.
+  This is for drop-ins that have only the target. If you have the `Server`, use `server.record`. The
+  target may also be "grpc://" with the address that the cluster gives to the server's task.
   """
   return _records.get(target) or next(
     (record for record in _records.values()
@@ -118,7 +119,7 @@ def record_of_task(task: Task) -> Optional[ServerRecord]:
 
 @contextlib.contextmanager
 def as_task(record: ServerRecord) -> Iterator[None]:
-  """Makes this thread the task of a server, where a process has servers of several tasks."""
+  """Makes this thread the task of a server, in a process that has servers of several tasks."""
   before = getattr(_of_thread, "record", None)
   _of_thread.record = record
   try:
@@ -145,9 +146,9 @@ def register_end_waiter(
   waiter: Callable[[ServerRecord, threading.Event, Callable[[], bool]], str]) -> None:
   """Registers the function with which `join` waits.
 
-  It gets the server's record, an event that is set to end the wait early, and a function that
-  returns whether the task may still wait after that, for a last checkpoint. It returns a sentence
-  that says how the job ended, or raises `JobLostError`.
+  The function gets the server's record, an event that is set to end the wait early, and a function
+  that returns whether the task may still wait after that event, for a last checkpoint. It returns a
+  sentence that says how the job ended, or raises `JobLostError`.
   """
   global _end_waiter
   _end_waiter = waiter
@@ -155,7 +156,7 @@ def register_end_waiter(
 
 def on_server(made: Optional[Callable[[ServerRecord], None]] = None,
               joins: Optional[Callable[[ServerRecord], None]] = None) -> None:
-  """Has functions called with the records of this process's servers, from now on.
+  """Registers functions to call with the records of this process's servers, from now on.
 
   Args:
     made: called with the record of each new server.
@@ -213,34 +214,35 @@ class Server(tf.train.Server, metaclass=DropIn):
     grace: float = GRACE,
     recovery_timeout: Optional[float] = None
   ):
-    """Creates the server, like `tf.train.Server`; the arguments after `start` are ours.
+    """Creates the server, like `tf.train.Server`; the arguments after `start` are tf1ps's own.
 
     Args:
       server_or_cluster_def: a ServerDef, ClusterDef, ClusterSpec, or dict of job to addresses; or a
         `Cluster`, which names this task and needs neither `job_name` nor `task_index`.
-      job_name: the job of this task; may be absent where the cluster has one task.
-      task_index: the index of this task; may be absent where the cluster has one task.
+      job_name: the job of this task; may be absent if the cluster has one task.
+      task_index: the index of this task; may be absent if the cluster has one task.
       protocol: "grpc".
-      config: a `tf.ConfigProto`. Where another task of the cluster has the same host, the idle
-        threads of the server do not spin; under a CPU quota it has threads for the granted cores
-        (threads.py). Where it says nothing of GPUs, a ps sees none, and workers of one host take
-        GPU memory as they need it (gpus.py).
-      start: whether to start it at once.
-      container: the container of this job's state, the same in all its tasks; "" is the default.
-        None, for a ps: the container of the job that uses it.
-      job_workers: the indices of this job's workers, where several jobs share servers; None: all.
+      config: a `tf.ConfigProto`. If another task of the cluster has the same host, the idle threads
+        of the server do not spin. Under a CPU quota the server has threads for the granted cores
+        (threads.py). If the config has no GPU options, a ps sees no GPU, and workers on one host
+        take GPU memory as they need it (gpus.py).
+      start: whether to start the server immediately.
+      container: the container of this job's state, the same in all its tasks; "" is the default
+        container. None, for a ps: the container of the job that uses the ps.
+      job_workers: the indices of this job's workers, if several jobs share servers; None: all
+        workers.
       persistent: whether a ps outlives the jobs that it serves.
       start_timeout: seconds that `join` of a ps waits for the first worker; None: 600.
       heartbeat_timeout: seconds of silence until a task counts as lost.
-      grace: seconds from SIGTERM to the end of this process. The chief saves in them, and a ps
-        waits for that.
+      grace: seconds from SIGTERM to the end of this process. In this time the chief saves, and a ps
+        waits for the save.
       recovery_timeout: seconds that a ps may stay away before the job ends; None: the
         heartbeat_timeout.
 
     Raises:
-      ServerClusterError: a cluster that cannot work; the message names the value and the right
-        form. It is a ClusterError.
-      ValueError: a limit that is not positive.
+      ServerClusterError: the cluster cannot work; the message names the value and the right form.
+        It is a ClusterError.
+      ValueError: a limit is not positive.
       PortTakenError: another process has this task's port.
       TaskHeldError: another server answers at the address of this task.
     """
@@ -260,13 +262,13 @@ class Server(tf.train.Server, metaclass=DropIn):
     is_default = _REPEATED_WARNINGS not in os.environ
     os.environ.setdefault(_REPEATED_WARNINGS, "0")
     try:
-      # TensorFlow 1.15 takes no dict whose indices are text.
+      # TensorFlow 1.15 does not accept a dict whose indices are text.
       if not isinstance(server_or_cluster_def, tf.train.ServerDef):
         server_or_cluster_def = cluster.cluster_spec()
       super().__init__(
         server_or_cluster_def, cluster.job_name, cluster.task_index, protocol,
         with_gpus(with_threads(without_placement_log(config), cluster), cluster), start)
-    except tf.errors.UnknownError as error:  # a server raises it for this reason alone
+    except tf.errors.UnknownError as error:  # a server raises this error only for a taken port
       raise PortTakenError(
         "Could not start gRPC server: %s cannot listen at %s: another process has that port" % (
           cluster.task.name, cluster.task.address)) from error
@@ -291,34 +293,34 @@ class Server(tf.train.Server, metaclass=DropIn):
 
   @property
   def container(self) -> Optional[str]:
-    """The container of the job's state; "" is the default container; None: this ps knows none."""
+    """The container of the job's state; "" is the default container; None: a ps without one."""
     return self.record.container
 
   @staticmethod
   def create_local_server(config: Optional[tf.ConfigProto] = None, start: bool = True) -> Server:
-    """Creates a server of a lone task here, like `tf.train.Server.create_local_server`."""
+    """Creates a server of a single local task, like `tf.train.Server.create_local_server`."""
     return Server({"localhost": ["localhost:0"]}, protocol="grpc", config=config, start=start)
 
   def join(self, *, exit: bool = True) -> None:
     """Waits until the job has ended; then a ps lingers for its workers' last calls, and exits.
 
     A signal ends the wait, with exit code 128 + the signal's number. After SIGTERM and SIGHUP a ps
-    asks the chief to save, and waits for that within the grace; Ctrl-C and a second signal end it
-    at once. A persistent ps ends with 0, because a signal is its regular end. In a thread other
-    than the main thread, `join` does not react to signals, and returns.
+    asks the chief to save, and waits for the save within the grace; Ctrl-C or a second signal ends
+    the ps immediately. A persistent ps ends with code 0, because a signal is its regular end. In a
+    thread other than the main thread, `join` does not react to signals, and returns.
 
     Args:
-      exit: whether a ps exits with code 0 when its job has ended; False: `join` returns. In other
-        tasks than a ps it returns.
+      exit: whether a ps exits with code 0 when its job has ended; False: `join` returns. In a task
+        that is not a ps, `join` always returns.
 
     Raises:
-      JobLostError: the job's workers are lost, or none came.
-      SystemExit: after a signal; in a ps, after the end of the job, too.
+      JobLostError: the job's workers are lost, or no worker came.
+      SystemExit: a signal ended the wait; or, in a ps, the job has ended.
     """
     for listener in _when_joined:
       listener(self.record)
     if _end_waiter is None:
-      super().join()  # no room that knows when a job has ended was imported
+      super().join()  # the process has not imported a room that knows when a job has ended
       return
     interrupted = threading.Event()
     with SignalWatch(lambda signum: interrupted.set(), replaces_handlers=True) as watch:

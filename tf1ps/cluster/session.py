@@ -1,17 +1,18 @@
 """A session that its caller can always leave.
 
-`tf.Session.run` and `close` block in C++: no Python signal handler runs meanwhile, on TF 1.15 a run
-on a ps that died never returns, and on TF 2.21 the close of such a session never does, nor the
-interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session` with five changes:
+`tf.Session.run` and `close` block in C++, and no Python signal handler runs during the call. On TF
+1.15, a run on a ps that died never returns. On TF 2.21, the close of such a session never returns,
+and neither does the interpreter's exit, which closes the session again. `BoundedSession` is a
+`tf.Session` with five changes:
 
 1. A helper thread for each calling thread makes every run, while the caller waits in Python, where
    signals arrive (about 0.05 ms per run).
-2. `abort(error)` frees every caller at once: their runs raise that error. The helpers stay behind
-   until the ps answers or the process ends.
-3. `close()` returns within its limit; a session that does not close stays until the process ends,
-   and its destructor does nothing. The end of the process waits for a late close once more: a close
-   that returns while the interpreter exits aborts the process.
-4. A run that TensorFlow 2 refuses by mistake is made again (compat/session_runs.py).
+2. `abort(error)` frees all callers immediately: their runs raise that error. The helper threads
+   remain until the ps answers or the process ends.
+3. `close()` returns within its limit. A session that does not close remains until the process ends,
+   and its destructor does nothing. The end of the process waits again for a late close, because a
+   close that returns while the interpreter exits aborts the process.
+4. A run that TensorFlow 2 refuses by mistake is repeated (compat/session_runs.py).
 5. Repeated fetches are analysed once (compat/session_runs.py).
 """
 
@@ -37,9 +38,10 @@ class BoundedSession(tf.Session):
   """A `tf.Session` whose run can be aborted and whose close is bounded.
 
   Attributes:
-    refusals: the number of runs that TensorFlow refused by mistake and that were made again.
+    refusals: the number of runs that TensorFlow refused by mistake and that were repeated.
     close_limit: seconds that `close` may take.
-    on_long_run: called with graph and fetches of a run that has lasted `TIMING.long_run`; or None.
+    on_long_run: called with the graph and the fetches of a run that has lasted `TIMING.long_run`
+      seconds; or None.
   """
 
   def __init__(self, target: str = "", graph: Optional[tf.Graph] = None,
@@ -65,7 +67,7 @@ class BoundedSession(tf.Session):
     self._local = threading.local()
     self._is_closed = False
     self._is_held = False
-    self._has_lost = False  # a task, to whose part of the session no close leads
+    self._has_lost = False  # whether a task is lost, whose part of the session no close reaches
     self._may_delete = False
     self.refusals = 0
     self.on_long_run = None
@@ -75,15 +77,15 @@ class BoundedSession(tf.Session):
   def run(self, fetches: Any, feed_dict: Optional[Mapping[Any, Any]] = None,
           options: Optional[tf.RunOptions] = None,
           run_metadata: Optional[tf.RunMetadata] = None) -> Any:
-    """Like `tf.Session.run`; raises the error of `abort` if that is called meanwhile."""
+    """Like `tf.Session.run`; raises the error of `abort` if `abort` is called during the run."""
     return self._delegate(fetches, self._run_now, fetches, feed_dict, options, run_metadata)
 
   def make_callable(self, fetches: Any, feed_list: Optional[Sequence[tf.Tensor]] = None,
                     accept_options: bool = False) -> Callable[..., Any]:
     """Like `tf.Session.make_callable`, with runs that can be aborted."""
-    # This sends the graph to the master, which may not answer.
+    # make_callable sends the graph to the master, which may not answer, so a helper calls it.
     more = fed_stand_ins(self.graph, feed_list or ())
-    # TensorFlow takes another way for an empty list than for None.
+    # TensorFlow treats an empty list differently from None.
     feeds = [*(feed_list or ()), *more] if more else feed_list
     function = self._delegate(fetches, super().make_callable, fetches, feeds, accept_options)
     places = [list(feed_list or ()).index(key) for key in more.values()]
@@ -93,7 +95,7 @@ class BoundedSession(tf.Session):
   def abort(self, error_factory: Callable[[], BaseException]) -> None:
     """Frees every caller of `run`, now and later, with an error from the factory."""
     with self._lock:
-      # Under the lock: a helper that is not in the list yet has a caller that sees the factory.
+      # Under the lock: the caller of a helper that is not yet in the list sees the factory.
       if self._error_factory is None:
         self._error_factory = error_factory
       helpers = list(self._helpers)
@@ -111,7 +113,7 @@ class BoundedSession(tf.Session):
       return any(helper.is_busy for helper in self._helpers)
 
   def close(self) -> None:
-    """Closes the session within the limit; a session that does not close stays behind."""
+    """Closes the session within the limit; a session that does not close in time remains."""
     with self._lock:
       if self._is_closed:
         return
@@ -125,8 +127,8 @@ class BoundedSession(tf.Session):
   def hold_close(self) -> None:
     """Makes `close` leave TensorFlow's session open until `finish_close`, for last calls.
 
-    While TensorFlow closes a session it keeps every other session of this process's server waiting,
-    on 2.21 for up to a minute where an iterator's autotuning thread does not wake (see the room
+    While TensorFlow closes a session, every other session of this process's server waits. On 2.21
+    they may wait for up to a minute, if an iterator's autotuning thread does not wake (see the room
     pipeline).
     """
     self._is_held = True
@@ -156,12 +158,12 @@ class BoundedSession(tf.Session):
         pass  # a session that its servers do not know any more is closed
 
   def __del__(self):
-    # The stock destructor closes, without a limit, even while the interpreter exits.
+    # TensorFlow's destructor closes without a limit, even while the interpreter exits.
     if getattr(self, "_may_delete", False) and not sys.is_finalizing():
       super().__del__()
 
   def _run_now(self, fetches, feed_dict, options, run_metadata):
-    """A run in the helper's thread, because its preparation sends the graph to the master."""
+    """Makes a run in the helper's thread; even its preparation sends the graph to the master."""
     if feed_dict:
       more = fed_stand_ins(self.graph, feed_dict)
       feed_dict = {**feed_dict, **{name: feed_dict[key] for name, key in more.items()}}
@@ -183,7 +185,7 @@ class BoundedSession(tf.Session):
       helper.inbox.put((self._run_again, (function,) + args, kwargs))
       value, error = helper.answer(lambda: self._explain_long_run(fetches))
     except BaseException:
-      # The caller stops waiting (KeyboardInterrupt), and the run goes on. Its result is dropped.
+      # The caller stops waiting (KeyboardInterrupt), but the run continues. Its result is dropped.
       del self._local.helper
       raise
     finally:
@@ -235,7 +237,7 @@ class _Helper:
         return self.outbox.get(timeout=TIMING.call_poll_interval)
       except queue.Empty:
         before, waited = waited, waited + TIMING.call_poll_interval
-        # Between two waits, Python runs the handler of a signal from just before the wait.
+        # Between two waits, Python runs the handler of a signal that came just before the wait.
         if before < TIMING.long_run <= waited:
           on_long()
 
@@ -253,7 +255,7 @@ def _make_runs(inbox, outbox):
       result = (function(*args, **kwargs), None)
     except BaseException as error:
       result = (None, error)
-    # No reference of a run may outlive it here: a kept error would keep its whole stack.
+    # No reference may outlive the run here: a kept error would keep its whole stack.
     job = function = args = kwargs = None
     outbox.put(result)
     result = None

@@ -1,4 +1,4 @@
-"""The config that the server shares with every session, and the environment before them.
+"""The config that the server and every session share, and the environment that precedes them.
 
 TensorFlow reads its settings at three times:
 
@@ -8,18 +8,18 @@ TensorFlow reads its settings at three times:
   3. at each session: timeouts, placement, device filters, from the same config.
 
 Threads and GPU memory in the config of a gRPC session have no effect, because its server has set
-them. So a single function makes the config of all.
+them. So a single function makes the config of the server and of all sessions.
 
 A session contacts every task that its device filters show, and waits for each without a limit.
-`make_device_filters` makes filters from the devices of the session's graph, so that it waits only
-for the tasks that it needs:
+`make_device_filters` makes filters from the devices of the session's graph, so that the session
+waits only for the tasks that it needs:
 
   1. this task and the control task, always;
-  2. each task that a device in the graph names, also inside the functions that the graph calls;
+  2. each task that a device in the graph names, even inside functions that the graph calls;
   3. all tasks of another job that a device names without a task, because TensorFlow may choose any.
 
 A device that names neither a job nor a task adds nothing. This task's own job without a task means
-this task: where the filters hide the others, both TensorFlows choose it.
+this task: if the filters hide the other tasks, TensorFlow 1 and 2 both choose this task.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from tf1ps.cluster.description import Cluster, ClusterError, Task
 
 _GRPC_OPTIONS = "TF_GRPC_DEFAULT_OPTIONS"
 _GRPC_VALUES = {  # milliseconds
-  # Of silence during a call, until a ping is sent. A server takes more pings for an attack.
+  # The silence during a call until a ping is sent. A server treats more pings as an attack.
   "keepalive_time": 10000,
-  "keepalive_timeout": 5000,  # for its answer, and for the kernel of the other end to confirm data
-  # After the first try to connect that failed; it grows up to TensorFlow's second.
+  "keepalive_timeout": 5000,  # for the ping's answer, and for the other kernel to confirm data
+  # The pause after the first failed try to connect; it grows up to TensorFlow's one second.
   "initial_reconnect_backoff": 100,
 }
 
@@ -52,19 +52,20 @@ def make_session_config(
 ):
   """Makes the config of the server and of every session; returns a new `tf.ConfigProto`.
 
-  An argument that is None leaves the field as it is in `base`, or as TensorFlow has it.
+  An argument that is None leaves the field as it is in `base`, or at TensorFlow's default.
 
   Args:
-    gpu_memory_fraction: the part of each GPU's memory that the process takes at once, in (0, 1].
+    gpu_memory_fraction: the part of each GPU's memory that the process takes at its start, in
+      (0, 1].
     gpu_growth: whether the process takes GPU memory as it needs it.
     inter_op_parallelism_threads: threads that run ops side by side, at least 1.
     intra_op_parallelism_threads: threads inside an op, at least 1.
     soft_placement: whether an op without a kernel on its device may run elsewhere on its task. None
       without a `base`: True.
     log_device_placement: whether each op's device is logged.
-    operation_timeout_secs: seconds after which a run fails, also a run that would have survived a
+    operation_timeout_secs: seconds after which a run fails, even if the run would have survived a
       pause of the ps.
-    device_filters: the devices that a session sees, see `make_device_filters`.
+    device_filters: the devices that a session sees; see `make_device_filters`.
     base: the user's `tf.ConfigProto`, which is copied. None: an empty config.
 
   Raises:
@@ -101,10 +102,10 @@ def make_session_config(
 
 
 def without_placement_log(config):
-  """Returns a `tf.ConfigProto` or None as it is, but for its `log_device_placement`, which is off.
+  """Returns a `tf.ConfigProto` or None as it is, except that `log_device_placement` is off.
 
-  For a server, which would log the operations of all sessions, those of tf1ps too, and for sessions
-  in which tf1ps alone makes runs.
+  It is for a server, which would log the operations of all sessions, including sessions of tf1ps,
+  and for sessions in which only tf1ps makes runs.
   """
   if config is None or not config.log_device_placement:
     return config
@@ -112,9 +113,9 @@ def without_placement_log(config):
 
 
 def make_small_config(tasks: Sequence[str]):
-  """Makes the config of a session that runs a few small operations of tf1ps's own.
+  """Makes the config of a session that runs a few small operations of tf1ps itself.
 
-  TensorFlow's graph optimizer takes longer there than the runs.
+  The config disables TensorFlow's graph optimizer, which would take longer than the runs.
 
   Args:
     tasks: the names of the tasks that the session sees.
@@ -137,7 +138,7 @@ def _set_threads(config, pool, threads):
       raise ValueError(f"{field} is {threads}: it must be at least 1")
     setattr(config, field, threads)
   elif getattr(config, field) < 0:
-    # TensorFlow allows it for a session in this process; a server ends the process.
+    # TensorFlow allows a negative number for a session in this process; a server ends the process.
     raise ValueError(f"{field} is {getattr(config, field)} in the given config, which ends the "
                      "process of a server: it must be at least 1, or 0 for TensorFlow's choice")
 
@@ -145,13 +146,13 @@ def _set_threads(config, pool, threads):
 def grpc_environment() -> Dict[str, str]:
   """Returns the variable with the options of calls between tasks, for TensorFlow 2.
 
-  Calls to a silent task fail. Without that, a call over a cut cable waits for as long as the system
-  retries to send. A task that comes back is reached at once, and not at the end of a second.
-  TensorFlow 1.15 ignores the variable.
+  With it, calls to a silent task fail. Without it, a call over a cut cable waits for as long as the
+  system retries to send. With it, a task that comes back is also reached sooner than after a
+  second. TensorFlow 1.15 ignores the variable.
 
   Returns:
-    The variable to add to the environment before TensorFlow makes a server or a session; nothing if
-    the user has set it.
+    The variable to add to the environment before TensorFlow creates a server or a session; {} if
+    the user has set the variable.
   """
   return {} if _GRPC_OPTIONS in os.environ else {_GRPC_OPTIONS: ",".join(
     f"grpc.{name}_ms={value}" for name, value in _GRPC_VALUES.items())}
@@ -193,12 +194,12 @@ def filters_show_task(filters: Sequence[str], task: Task) -> bool:
 
 
 def _devices(graph) -> Dict[str, str]:
-  """Returns each device of the graph and its functions, with the name of an op there."""
+  """Returns each device of the graph and its functions, with the name of an op on that device."""
   from tf1ps.graph import FUNCTION_CALLERS  # late: it imports TensorFlow
 
   ops = graph.get_operations()
   devices = {op.device: op.name for op in reversed(ops)}
-  # This copies the whole graph, so only where it calls functions.
+  # This copies the whole graph, so it happens only if the graph calls functions.
   if any(op.type in FUNCTION_CALLERS for op in ops):
     for function in graph.as_graph_def().library.function:
       for node in function.node_def:

@@ -1,17 +1,17 @@
-"""Signals: the mechanism of each process of tf1ps. Nothing here imports TensorFlow.
+"""Signals: how each process of tf1ps receives them. Nothing here imports TensorFlow.
 
 A Python signal handler runs in the main thread, between two bytecodes: never while TensorFlow's C++
-blocks that thread. But Python also writes the signal's number to a file descriptor at once, in C.
-So the handlers here do nothing, and the numbers arrive at that descriptor:
+blocks that thread. But Python's C code also writes the signal's number to a file descriptor
+immediately. So the handlers here do nothing, and the numbers arrive at that descriptor:
 
 1. `SignalQueue` is the descriptor. A main thread that waits for files anyway, such as the
-   launcher's, waits for it as well and takes signals where it is ready for them.
-2. `SignalWatch` adds a thread that reads the descriptor. At the first signal it calls back, and the
-   callback frees the main thread. With a limit, the process ends by force when the limit is over,
-   or at a second signal: the thread prints the stacks of all threads and leaves by `os._exit`.
+   launcher's, also waits for this descriptor, and takes signals when it is ready for them.
+2. `SignalWatch` adds a thread that reads the descriptor. At the first signal it calls a callback,
+   which frees the main thread. With a limit, the process ends by force when the limit is over, or
+   at a second signal: the thread prints the stacks of all threads and leaves by `os._exit`.
 
-The signals are SIGINT, SIGTERM and SIGHUP. SIGHUP (the terminal has closed) counts as SIGTERM; a
-process that ignores it, as `nohup` arranges, goes on ignoring it.
+The signals are SIGINT, SIGTERM and SIGHUP. SIGHUP (the terminal has closed) counts as SIGTERM. A
+process that ignores SIGHUP, as under `nohup`, continues to ignore it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from typing import Callable, List, Optional
 
 from tf1ps.compat import ENDING_SIGNALS, TIMING, EarlyEnd, signal_exit_code
 
-_handlers: List[Callable] = []  # of the active queues: an inner queue takes the signals over
+_handlers: List[Callable] = []  # the active queues' handlers; an inner queue replaces outer queues
 
 
 def leave_now(code: int, line: str, stacks: bool = False) -> None:
-  """Prints a line and ends the process at once, in any state of its threads."""
+  """Prints a line and ends the process immediately, in any state of its threads."""
   try:
-    # A blocked thread may hold the lock of a stream whose reader is at rest.
+    # A blocked thread may hold the lock of a stream whose reader does not read.
     last_words = threading.Thread(target=_print_last, args=(line, stacks), daemon=True)
     last_words.start()
     last_words.join(TIMING.last_words_limit)
@@ -65,16 +65,16 @@ class SignalQueue:
   """The signals that arrive within a `with` block, as a file to wait for.
 
   Attributes:
-    received: the numbers of the signals so far, in order, as far as they were taken.
+    received: the numbers of the signals taken so far, in order.
   """
 
   def __init__(self, handler: Optional[Callable] = None, replaces_handlers: bool = True):
     """Creates the queue, not yet active.
 
     Args:
-      handler: a Python signal handler to run in the main thread, besides; None: nothing runs there.
-      replaces_handlers: whether handlers of the program are replaced within the block, too. False:
-        a signal that the program handles stays the program's.
+      handler: a Python signal handler that also runs in the main thread; None: nothing runs there.
+      replaces_handlers: whether handlers of the program are also replaced within the block. False:
+        the program's handler keeps each signal that the program handles.
     """
     self.received: List[int] = []
     self._handler = handler or (lambda *unused: None)
@@ -124,7 +124,7 @@ class SignalQueue:
   def _restore(self):
     _handlers.remove(self._handler)
     if threading.current_thread() is not threading.main_thread():
-      # The main thread has ended, and the process ends. Python changes no handlers elsewhere.
+      # The main thread has ended, and the process ends. Only the main thread may change handlers.
       self._writer.close()
       return
     for number, handler in self._replaced.items():
@@ -149,8 +149,8 @@ class SignalWatch(SignalQueue):
 
     Args:
       on_signal: called from a thread with the first signal's number.
-      limit: seconds after the first signal until the process ends by force; then a second signal
-        ends it at once. None: it never ends by force.
+      limit: seconds after the first signal until the process ends by force. With a limit, a second
+        signal ends the process immediately. None: the process never ends by force.
       replaces_handlers: as for `SignalQueue`.
       handler: as for `SignalQueue`.
 
@@ -175,11 +175,11 @@ class SignalWatch(SignalQueue):
     self.stop()
 
   def extend(self, seconds: float) -> None:
-    """Puts the end by force off, for work that must not be cut, such as a save in progress."""
+    """Delays the end by force, for work that must not be cut off, such as a save in progress."""
     self._extension = max(self._extension, seconds)
 
   def stop(self) -> None:
-    """Restores the handlers. After a signal the end by force stays due."""
+    """Restores the handlers. After a signal, the end by force is still due."""
     if self._thread is None:
       return
     self._restore()
@@ -222,7 +222,7 @@ class SignalWatch(SignalQueue):
         return None
       data = self._reader.recv(1)
       if not data:
-        # The watch was stopped. Without a signal that is its end; after a signal, the clock counts.
+        # The watch was stopped. Without a signal it ends now; after a signal, its limit still runs.
         if self.signum is not None and self._limit is not None:
           time.sleep(min(timeout or TIMING.fast_poll_interval, TIMING.fast_poll_interval))
         return None
@@ -232,11 +232,11 @@ class SignalWatch(SignalQueue):
 
 
 class ExitWatch(SignalWatch):
-  """A watch whose signal ends the main thread, too, with exit code 128 + its number.
+  """A watch whose signal also ends the main thread, with exit code 128 + the signal's number.
 
   Attributes:
-    number: the first signal that has ended the main thread, or None. On its way up the exit may
-      become another error: C++ or a program may catch it.
+    number: the first signal that has ended the main thread, or None. C++ or the program may catch
+      the SystemExit and turn it into another error.
   """
 
   def __init__(self, on_signal: Callable[[int], None] = lambda signum: None):

@@ -1,14 +1,14 @@
-"""The threads of a task's server: for the cores that it may use, and idle where it shares them.
+"""The threads of a task's server: one per granted core, without spinning on a shared host.
 
 TensorFlow gives each process two pools with a thread for each core that the process sees, and an
-idle thread spins for a while before it sleeps. It does not know:
+idle thread spins for a while before it sleeps. TensorFlow does not know two facts:
 
 1. Tasks of a job share a host. While a worker waits for its ps, the threads that spin take the
    cores that the ps needs. Without spinning, a small step takes 8 % less time on a host of two
-   cores, and no step more. (A part of the cores for each task is slower: a step uses all cores in
-   turn, here those of the worker and there those of the ps.)
-2. A CPU quota, as of a container, grants fewer cores than the process sees. A pool for those it
-   sees is stopped in the middle of its work.
+   cores, and no step takes more. (Giving each task a part of the cores is slower, because the
+   worker and the ps use all cores in turn during a step.)
+2. A CPU quota, such as a Linux container's, grants fewer cores than the process sees. If a pool has
+   a thread for each core that the process sees, the system stops it in the middle of its work.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from tf1ps.cluster.description import Cluster
 _log = logging.getLogger("tf1ps")
 _CGROUP = "/sys/fs/cgroup"
 _OF_PROCESS = "/proc/self/cgroup"
-# An operation that blocks its thread, such as a take from a StagingArea, must not keep the
-# operation that ends its wait from running.
+# An operation that blocks its thread, such as a `get` from a StagingArea, must not prevent the
+# operation that would end this wait from running.
 _LEAST_INTER_OP = 2
 
 
 def with_threads(config, cluster: Cluster):
   """Returns the `tf.ConfigProto` for the server of the cluster's task.
 
-  Numbers of threads that `config` has stay. It returns `config` itself, which may be None, where
-  nothing is to be changed.
+  Numbers of threads in `config` stay. If nothing has to change, the function returns `config`
+  itself, which may be None.
   """
   import tensorflow.compat.v1 as tf  # late, as in session_config.py
 
@@ -55,7 +55,7 @@ def with_threads(config, cluster: Cluster):
 
 
 def granted_cores() -> Optional[int]:
-  """Returns the cores of the CPU quota, at least 1; None if it grants all that the process sees."""
+  """Returns the CPU quota's cores, at least 1; None if it grants all cores the process sees."""
   quota = min(_quotas(), default=None)
   if quota is None or quota >= (
       len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1):
@@ -73,7 +73,7 @@ def _quotas() -> Iterator[float]:
           break
         path = os.path.dirname(path)
     elif "cpu" in controllers.split(","):
-      for folder in (_CGROUP + "/cpu" + path.rstrip("/"), _CGROUP + "/cpu"):  # in a container: /
+      for folder in (_CGROUP + "/cpu" + path.rstrip("/"), _CGROUP + "/cpu"):  # in a container: root
         yield from _ratio([_read(folder + "/cpu.cfs_quota_us"),
                            _read(folder + "/cpu.cfs_period_us")])
 

@@ -1,7 +1,7 @@
 """The version check: a worker on TensorFlow 2 does not train with a ps on TensorFlow 1.
 
-A ps on TensorFlow 2 takes workers on both. The other way round, the ps refuses the graphs of the
-worker ("NodeDef missing attr ..."), in which TensorFlow 2 leaves default values out.
+A ps on TensorFlow 2 accepts workers on both versions. But a ps on TensorFlow 1 refuses the graphs
+of a worker on TensorFlow 2 ("NodeDef missing attr ..."), which leave default values out.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ def check_versions(own_task: Task, tasks: Sequence[Task],
   Args:
     own_task: this task.
     tasks: the tasks that run parts of this task's graphs, usually the ps.
-    own_version: of this task's TensorFlow.
+    own_version: the version of this task's TensorFlow.
 
   Raises:
-    VersionError: names the task, its address and both versions.
+    VersionError: another task runs TensorFlow 1; the error names the task, its address and both
+      versions.
   """
   if own_version.startswith("1."):
     return
