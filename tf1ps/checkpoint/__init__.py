@@ -1,7 +1,7 @@
 """Finds, saves and restores checkpoints, and keeps each worker's position in its input.
 
-All rooms share a saver (`make_saver`) and a restore (`restore_checkpoint`), which checks names,
-types and shapes first.
+All rooms share a saver (`make_saver`) and a restore function (`restore_checkpoint`), which first
+checks names, types and shapes.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
 """Finds the latest checkpoint of a directory, and passes over damaged checkpoints.
 
 A directory has a state file, called `checkpoint`, that names the latest checkpoint and the
-checkpoints that are kept. If this file is missing or damaged, TensorFlow takes the directory for an
-empty directory and trains from step 0 into it. Some damages of a checkpoint raise an
+checkpoints that are kept. If this file is missing or damaged, TensorFlow treats the directory as
+empty, and trains from step 0 into it. Some kinds of damage to a checkpoint raise an
 OutOfRangeError, which elsewhere means the end of the data. Here:
 
 1. `use_latest` gives the latest checkpoint to a function that reads it. A checkpoint is read once:
-   the function itself notices a damage, as a DamagedCheckpointError.
-2. Then `use_latest` logs a warning that names the file, and goes on with the checkpoint before.
-   If the state file is damaged, it begins with the newest checkpoint of the directory.
-   Files that the user must not read are not damaged: an error says so, and no step is lost.
-3. If no checkpoint can be read, the error names them all. Nothing starts at step 0 in silence.
-4. Checkpoints without a state file are an error. A crash never takes the file away, so somebody
-   did: the error names the newest readable checkpoint and the line that makes it the latest.
+   the function itself detects damage, and raises a DamagedCheckpointError.
+2. Then `use_latest` logs a warning that names the file, and tries the previous checkpoint. If the
+   state file is damaged, it begins with the newest checkpoint of the directory. Files that the user
+   must not read are not damaged: an error says so, and no step is lost.
+3. If no checkpoint can be read, the error names all checkpoints. Training never silently restarts
+   at step 0.
+4. Checkpoints without a state file are an error. A crash never removes the file, so a user or a
+   program removed it: the error names the newest readable checkpoint and the line that makes this
+   checkpoint the latest.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class DamagedCheckpointError(CheckpointError):
 
 
 def use_latest(checkpoint_dir: str, use: Callable[[str], _Result]) -> Optional[_Result]:
-  """Calls `use` with the latest checkpoint; if that is damaged, with the next older, and so on.
+  """Calls `use` with the latest checkpoint; if it is damaged, with the next older one, and so on.
 
   Args:
     checkpoint_dir: the directory.
@@ -91,11 +93,11 @@ def checkpoint_files(prefix: str) -> List[str]:
 
 def read_beside(prefix: str, suffix: str, parse: Callable[[str], _Result],
                 otherwise: str) -> Optional[_Result]:
-  """Reads a small file beside a checkpoint, or if it cannot be read, that of an earlier checkpoint.
+  """Reads a small file beside a checkpoint; if that fails, the file of an earlier checkpoint.
 
   Args:
     prefix: the checkpoint's path without the endings of its files.
-    suffix: the end of the file's name, behind that path.
+    suffix: the end of the file's name, which follows that path.
     parse: makes the result from the text; it raises ValueError, KeyError, TypeError or
       AttributeError for a damaged text.
     otherwise: a sentence for the warning if no such file can be read.
@@ -125,7 +127,7 @@ def read_beside(prefix: str, suffix: str, parse: Callable[[str], _Result],
 
 
 def name_latest(checkpoint_dir: str, name: str) -> None:
-  """Has the state file of a directory name a single checkpoint there."""
+  """Writes a directory's state file, which then names a single checkpoint of the directory."""
   path = os.path.join(checkpoint_dir, STATE_FILE)
   temporary = temporary_path(path)
   with tf.gfile.GFile(temporary, "w") as file:
@@ -146,8 +148,8 @@ def listed_checkpoints(checkpoint_dir: str) -> List[str]:
 def verify_checkpoint(prefix: str) -> None:
   """Reads every tensor of a checkpoint: 4 ms for a small checkpoint, about 0.2 s for 160 MB.
 
-  Raises DamagedCheckpointError if the index or a part is missing, cut short or changed;
-  CheckpointError if the user of this process must not read them.
+  Raises DamagedCheckpointError if the index or a part is missing, cut short or changed. Raises
+  CheckpointError if the user of this process must not read a file of the checkpoint.
   """
   _check_complete(prefix)
   parts = _parts(prefix)
@@ -158,7 +160,7 @@ def verify_checkpoint(prefix: str) -> None:
     for name in sorted(reader.get_variable_to_shape_map()):
       where = f"{data} (tensor {name!r})"
       reader.get_tensor(name)
-  except Exception as error:  # for a part cut short: OutOfRangeError on 1.15, IndexError on 2.21
+  except Exception as error:  # a part cut short: OutOfRangeError on 1.15, IndexError on 2.21
     _check_readable(prefix)
     raise DamagedCheckpointError(
       f"checkpoint {prefix} is damaged in {where}: {error_line(error)}") from error
@@ -189,7 +191,7 @@ def open_checkpoint(prefix: str):
 def explain_checkpoint_error(prefix: str, error: Exception) -> CheckpointError:
   """Returns the error for a checkpoint that cannot be restored because of an error of TensorFlow.
 
-  This is the DamagedCheckpointError of `verify_checkpoint` if that finds a damage.
+  If `verify_checkpoint` detects damage, this is its DamagedCheckpointError.
   """
   try:
     verify_checkpoint(prefix)
@@ -201,8 +203,8 @@ def explain_checkpoint_error(prefix: str, error: Exception) -> CheckpointError:
 def check_shards_visible(prefix: str, wait_secs: float = 10.0) -> None:
   """Checks after a save that this task can see all files of the checkpoint.
 
-  A shared directory must show files that another machine wrote within `wait_secs`. Raises
-  CheckpointError if a file is not visible.
+  Files that another machine wrote into a shared directory must be visible within `wait_secs`.
+  Raises CheckpointError if a file is not visible.
   """
   until = time.monotonic() + wait_secs
   missing = _missing_files(prefix)
@@ -244,7 +246,7 @@ def _candidates(checkpoint_dir: str) -> List[str]:
 
 
 def _is_before(prefix: str, latest: str) -> bool:
-  """Whether a checkpoint has the name of the latest with at most its step."""
+  """Whether a checkpoint has the same name as the latest checkpoint, and at most its step."""
   names = [os.path.basename(each) for each in (prefix, latest)]
   steps = [_step_in_name(name) for name in names]
   return None not in steps and steps[0] <= steps[1] and (
@@ -261,10 +263,10 @@ def named_in(checkpoint_dir: str) -> Optional[str]:
 
 
 def warn_of_newer(prefix: str) -> None:
-  """Warns if a complete checkpoint of later steps lies beside the one that is used."""
+  """Warns if the directory has a complete checkpoint of a later step than the restored one."""
   directory = os.path.dirname(prefix)
   if named_in(directory) != prefix:
-    return  # the latest one is damaged, which has its own warning
+    return  # the latest checkpoint is damaged, which has its own warning
   for other in _newest_first(directory):
     if not _is_before(prefix, other) or os.path.basename(other) == os.path.basename(prefix):
       continue
@@ -283,7 +285,7 @@ def _warn_once(text: str) -> None:
 
 
 def _check_complete(prefix: str) -> str:
-  """Returns the checkpoint; DamagedCheckpointError if a file of it is missing."""
+  """Returns the checkpoint; raises DamagedCheckpointError if one of its files is missing."""
   missing = _missing_files(prefix)
   if missing:
     raise DamagedCheckpointError(
@@ -292,7 +294,7 @@ def _check_complete(prefix: str) -> str:
 
 
 def _missing_files(prefix: str) -> List[str]:
-  """Returns the missing files of a checkpoint. The name of each part has the number of parts."""
+  """Returns the missing files of a checkpoint: each part's name contains the number of parts."""
   if tf.gfile.Exists(prefix):
     return []  # the old format: one file
   missing = [] if tf.gfile.Exists(prefix + ".index") else [prefix + ".index"]
@@ -353,14 +355,14 @@ def _step_in_name(prefix: str) -> Optional[int]:
 
 
 def _newest_first(checkpoint_dir: str) -> List[str]:
-  """Returns the checkpoints of a directory by step. A copy may have changed the files' times."""
+  """Returns the checkpoints of a directory, sorted by step: a copy may have changed file times."""
   prefixes = [os.path.join(checkpoint_dir, file[:-len(".index")])
            for file in _list(checkpoint_dir) if file.endswith(".index")]
   return sorted(prefixes, key=lambda prefix: (_step_in_name(prefix) or 0, prefix), reverse=True)
 
 
 def _advice(checkpoint_dir: str, candidates: List[str]) -> str:
-  """Names the checkpoints that exist, the newest that can be read, and the way to choose it."""
+  """Names the existing checkpoints, the newest readable checkpoint, and the way to choose it."""
   names = [os.path.basename(each) for each in candidates]
   more = f" and {len(names) - 5} more" if len(names) > 5 else ""
   there = f"There is {', '.join(names[:5])}{more}. "

@@ -1,4 +1,4 @@
-"""The paths that can be a checkpoint directory.
+"""Checks whether a path can be a checkpoint directory.
 
 This module does not import TensorFlow, because the programs check their flags before that import.
 """

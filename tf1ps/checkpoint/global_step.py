@@ -1,16 +1,16 @@
-"""Fetches the global step now and then instead of at every step.
+"""Fetches the global step at intervals instead of at every step.
 
 TensorFlow's hooks fetch the global step from the ps in every run, which takes a third of the time
-of a small model. `GlobalStepTracker` fetches it in a run of its own, after the training step, so
-that the value includes that step:
+of a small model. `GlobalStepTracker` fetches the global step in a separate session run, after the
+training step, so that the value includes that step:
 
-1. By default it fetches every `Timing.global_step_interval` seconds, at the latest every
+1. By default it fetches every `Timing.global_step_interval` seconds, and at the latest after
    `MAX_STEPS` steps.
-2. It fetches sooner if another hook needs the value (`ask_within`). A stop hook needs it more often
-   near the end.
+2. It fetches sooner if another hook needs the value (`ask_within`). A stop hook needs the value
+   more often near the end.
 
 If each run returns the global step at no cost, as a synchronous update does, the tracker makes no
-runs of its own (`along`). In a graph without a global step the value stays 0.
+separate runs (`along`). In a graph without a global step the value stays 0.
 
 Other hooks take the step from the tracker, which comes before them in the list of hooks.
 
@@ -27,13 +27,14 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import TIMING, give_step_to_hooks
 
-MAX_STEPS = 100  # of this task
+MAX_STEPS = 100  # steps of this task between two fetches, at most
 
 
 def find_global_step(graph: Optional[tf.Graph] = None):
   """Returns the global step of a graph, None for the default graph: a scalar of any type, or None.
 
-  It is that of TensorFlow's collection, else the variable `global_step`, else the tensor.
+  The global step is the first element of TensorFlow's collection for it, else the variable
+  `global_step`, else the tensor of that name.
   """
   graph = graph or tf.get_default_graph()
   steps = graph.get_collection(tf.GraphKeys.GLOBAL_STEP)
@@ -49,7 +50,7 @@ def find_global_step(graph: Optional[tf.Graph] = None):
 
 
 class GlobalStepTracker(tf.train.SessionRunHook):
-  """Keeps the global step of at most a few of this task's steps ago.
+  """Keeps a recent value of the global step, which is at most a few of this task's steps old.
 
   Attributes:
     value: the global step when it was last fetched; None before there is a session.
@@ -61,12 +62,12 @@ class GlobalStepTracker(tf.train.SessionRunHook):
 
   def __init__(self, along: Optional[tf.Tensor] = None, count_run: Callable[[], int] = lambda: 1,
                find_step: Callable = find_global_step):
-    """Creates the hook; it stands before those that take the step from it.
+    """Creates the hook; it must run before the hooks that take the step from it.
 
     Args:
-      along: an int64 scalar, the global step as of the end of each run, where every run can bring
-        it along; None: the tracker asks.
-      count_run: returns the steps of the run that is being made, or was made last.
+      along: an int64 scalar, the global step at the end of each run, if every run can fetch it at
+        no cost; None: the tracker fetches the step in separate runs.
+      count_run: returns the number of steps of the current run, or else of the last run.
       find_step: returns the global step of the default graph, a scalar, or None.
     """
     self.value = None
@@ -82,7 +83,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
 
   @property
   def run_steps(self) -> int:
-    """The steps of the run that is being made, or was made last."""
+    """The number of steps of the current run, or else of the last run."""
     return self._count_run()
 
   def add_listener(self, listener: Callable[[int, int], None]) -> None:
@@ -92,13 +93,13 @@ class GlobalStepTracker(tf.train.SessionRunHook):
   def begin(self):
     step = self._find_step()
     self.has_step = step is not None
-    # A run of the constant still shows that a session was lost.
+    # A run of the constant still shows whether a session was lost.
     self._tensor = step if self.has_step else tf.constant(0, tf.int64)
     if self.has_step and not step.dtype.base_dtype.is_integer:
       give_step_to_hooks(tf.cast(step, tf.int64))
 
   def check_step(self, purpose: str) -> None:
-    """Raises RuntimeError if the graph has no global step; `purpose` says what needs it."""
+    """Raises RuntimeError if the graph has no global step; `purpose` is what needs the step."""
     if not self.has_step:
       raise RuntimeError(
         "%s needs a global step: call tf.train.get_or_create_global_step() while the graph is "
@@ -125,11 +126,11 @@ class GlobalStepTracker(tf.train.SessionRunHook):
 
   @property
   def name(self) -> str:
-    """The name of the global step's variable, or of what has the step."""
+    """The name of the operation that has the global step, such as its variable."""
     return self._tensor.op.name
 
   def read(self, session) -> Optional[int]:
-    """Fetches the global step, and notes nothing; None in a graph without a global step."""
+    """Fetches the global step without noting it; None in a graph without a global step."""
     return int(session.run(self._tensor)) if self.has_step else None
 
   def ask(self, session) -> int:
@@ -147,7 +148,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     return value
 
   def ask_within(self, steps: int) -> None:
-    """Makes the next fetch follow at most so many steps of this task after the last fetch."""
+    """Limits the number of this task's steps between the last fetch and the next fetch."""
     steps = max(1, int(steps))
     self._within = steps if self._within is None else min(self._within, steps)
 

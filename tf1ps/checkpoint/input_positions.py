@@ -4,16 +4,17 @@ Each worker of a between-graph job has a variable beside the global step: a stri
 of its iterators. The variables outlive a worker, and the chief's checkpoints contain them.
 
 1. The worker stores its position between two steps: every `Timing.position_interval` seconds, but
-   in at most a hundredth of its time; before each checkpoint if it is the chief; at its end. So a
-   position is never ahead of the training, and the batches after it are trained on once more.
+   less often if storing would take more than a hundredth of its time; before each checkpoint, if
+   the worker is the chief; and at its end. So a position is never ahead of the training, and the
+   worker trains again on the batches after the position.
 2. A new session continues at the stored position if the pipeline, the worker, the number of workers
    and the batch size are the same. Otherwise it logs the difference and starts from the beginning.
 3. At the end of the data the position is deleted, so that a restarted worker starts from the
-   beginning. Data that begin again (`--on_uneven=repeat`) have a position in their next pass.
+   beginning. Data that begins again (`--on_uneven=repeat`) has a position in its next pass.
 
-Pipelines that call Python, that TensorFlow cannot save, or whose position is larger than
-`pipeline.iterators.MOST_BYTES` start from the beginning. An error while a position is stored ends
-the storing, and never the training.
+A pipeline starts from the beginning if it calls Python, if TensorFlow cannot save it, or if its
+position is larger than `pipeline.iterators.MOST_BYTES`. An error while a position is stored ends
+only the storing of positions, and never the training.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ class InputPositions(LifecycleHook):
 
   Attributes:
     variables: the positions of all workers, which a checkpoint may lack.
-    batches: the number of batches that were drawn, also by earlier processes of this worker.
-    passes: how often the data have begun again, `begin_pass`, also in earlier processes.
+    batches: the number of batches drawn by this worker, including its earlier processes.
+    passes: how often the data has begun again (`begin_pass`), including earlier processes.
   """
 
   def __init__(self, index: int, count: int, batch_size: int, global_step: tf.Variable):
-    """Adds the variables of all workers to the default graph, whose input is built.
+    """Adds the variables of all workers to the default graph, whose input must already be built.
 
     Args:
       index: the index of this worker, from 0.
@@ -78,10 +79,11 @@ class InputPositions(LifecycleHook):
 
   def follow(self, batches_of_run: Callable[[], int],
              quiet: Optional[Callable[[], ContextManager[bool]]] = None) -> None:
-    """Tells the hook how batches are drawn, if a run draws several or threads draw too.
+    """Tells the hook how batches are drawn, if a run draws several batches or threads draw, too.
 
-    `batches_of_run` returns the number of batches that the beginning run draws. `quiet` makes a
-    context in which no thread draws a batch; its value is whether that is so.
+    `batches_of_run` returns the number of batches that the run that is about to begin draws.
+    `quiet` returns a context manager that keeps threads from drawing batches; its value is whether
+    it succeeds.
     """
     self._batches_of_run = batches_of_run
     if quiet is not None:
@@ -99,7 +101,8 @@ class InputPositions(LifecycleHook):
       self._go_on(session, session.run(self._read))
 
   def before_run(self, run_context):
-    self.add(self._batches_of_run())  # here: a hook before this hook may save in its after_run
+    # In before_run, because a hook before this hook may save in its after_run.
+    self.add(self._batches_of_run())
 
   def add(self, batches: int) -> None:
     """Counts batches that are about to be drawn. Any thread may call it."""
@@ -118,7 +121,7 @@ class InputPositions(LifecycleHook):
     self.store(session)
 
   def on_end_of_data(self, session, error):
-    self._is_over |= not is_end_of_replicas(error)  # which deletes the position
+    self._is_over |= not is_end_of_replicas(error)  # if over, the next store deletes the position
 
   def begin_pass(self) -> None:
     """Notes that the iterators are at the beginning again, after the end of the data."""
@@ -126,11 +129,11 @@ class InputPositions(LifecycleHook):
     self.batches, self.passes = 0, self.passes + 1
 
   def go_on(self) -> None:
-    """Takes the end of the data back: a new session has a position again."""
+    """Revokes the end of the data, so that a new session has a position again."""
     self._is_over, self._stored_batches = False, None
 
   def forget(self) -> None:
-    """Has the position deleted: a restarted worker starts from the beginning."""
+    """Makes the next store delete the position: a restarted worker starts from the beginning."""
     self._is_over = True
 
   def store(self, session) -> None:

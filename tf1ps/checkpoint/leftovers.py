@@ -1,6 +1,7 @@
 """Removes what killed and failed saves have left in a checkpoint directory.
 
-TensorFlow writes a checkpoint under other names first. These stay after a kill, or on a full disk:
+TensorFlow first writes a checkpoint under temporary names. These files stay after a kill, or on a
+full disk:
 
   NAME.data-00000-of-00001.tempstate123, NAME.index.tempstate123   a part, the index
   NAME_temp/part-00000-of-00002..., NAME_temp_HEX/...              parts of a sharded save, in
@@ -9,7 +10,7 @@ TensorFlow writes a checkpoint under other names first. These stay after a kill,
   NAME.data-00000-of-00001 without NAME.index                      the index comes last, and an old
                                                                    checkpoint loses it first
 
-A checkpoint with all of its files stays, also if the state file does not list it.
+A checkpoint with all of its files stays, even if the state file does not list it.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ _PART = re.compile(r"part(-\d+-of-\d+)?\.(data-\d+-of-\d+|index)(\.tempstate\d+)
 
 
 def remove_leftovers(checkpoint_dir: str) -> List[str]:
-  """Removes the files of unfinished saves; returns their names. Nobody may be saving there.
+  """Removes the files of unfinished saves; returns their names.
 
-  An error is logged: a file that stays harms nobody.
+  No process may be saving into the directory. An error is only logged, because a file that stays
+  does no harm.
   """
   removed = []
   try:
@@ -59,7 +61,7 @@ def _find(checkpoint_dir) -> List[str]:
   latest = checkpoints.named_in(checkpoint_dir)
   for name in names:
     prefix = checkpoints.prefix_of_part(name)
-    # The latest checkpoint without an index is damaged, which a warning says.
+    # If the latest checkpoint has no index, it is damaged: a warning says so, and its parts stay.
     if prefix and prefix + ".index" not in names and (
         latest is None or prefix != os.path.basename(latest)):
       leftovers.append(name)

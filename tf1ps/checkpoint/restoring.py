@@ -3,14 +3,15 @@
 `make_saver` makes the saver of a job. `restore_checkpoint` restores the variables of a session with
 this saver or with any other `tf.train.Saver`:
 
-1. It reads in the graph which names, types and shapes the saver restores, and compares them with
-   the checkpoint. TensorFlow itself compares no shapes of resource variables: a variable of another
-   shape would fail later, in an operation that uses it.
-2. It restores. An error of TensorFlow becomes a DamagedCheckpointError that names the file.
-   `restore_latest` then goes on with the checkpoint before.
+1. It reads from the graph which names, types and shapes the saver restores, and compares them with
+   the checkpoint. TensorFlow itself does not compare the shapes of resource variables: a variable
+   of another shape would fail later, in an operation that uses it.
+2. It restores the variables. An error of TensorFlow becomes a DamagedCheckpointError that names the
+   file. `restore_latest` then tries the previous checkpoint.
 
-A checkpoint knows names, types and shapes. It does not know whether a variable was a resource or a
-ref variable, or its device. So it fits any graph whose variables have the same names and shapes.
+A checkpoint contains names, types and shapes. It does not contain a variable's device, or whether
+the variable was a resource variable or a ref variable. So it fits any graph whose variables have
+the same names, types and shapes.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from tf1ps.compat import CONNECTION_ERRORS
 from tf1ps.graph import needed_ops
 
 _log = logging.getLogger("tf1ps")
-_AVERAGE = "/ExponentialMovingAverage"  # after a variable's name, as TensorFlow has it
+_AVERAGE = "/ExponentialMovingAverage"  # TensorFlow adds it to the variable's name
 
-# A checkpoint of `tf.train.Checkpoint` has it. Its names differ: TensorFlow maps them.
+# A checkpoint of `tf.train.Checkpoint` has this name. Its other names differ: TensorFlow maps them.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
@@ -56,7 +57,7 @@ class _Restored(NamedTuple):
   """A tensor that a saver restores."""
 
   dtype: tf.DType
-  shape: Optional[List[int]]  # None where the graph does not say it
+  shape: Optional[List[int]]  # None if the graph does not have the shape
 
 
 def make_saver(optional: Sequence[tf.Variable] = (), max_to_keep: Optional[int] = 5,
@@ -66,11 +67,12 @@ def make_saver(optional: Sequence[tf.Variable] = (), max_to_keep: Optional[int] 
   The state file names checkpoints relative to their directory, so that the directory can be moved.
 
   Args:
-    optional: variables that a checkpoint may lack, such as those that older versions did not have.
-      A restore initialises those that the checkpoint lacks or has with another type or shape.
+    optional: variables that a checkpoint may lack, such as variables that older versions did not
+      have. If the checkpoint lacks such a variable, or has it with another type or shape, a restore
+      initialises the variable.
     max_to_keep: the number of checkpoints that are kept; None or 0 keeps all.
-    averages: moving averages of variables. A restore from a checkpoint without any initialises
-      them, which gives them the restored values of their variables.
+    averages: moving averages of variables. If a checkpoint has no moving averages, a restore
+      initialises them, which gives them the restored values of their variables.
   """
   return _Saver(optional, averages, max_to_keep=max_to_keep, save_relative_paths=True,
                 allow_empty=True)
@@ -79,8 +81,8 @@ def make_saver(optional: Sequence[tf.Variable] = (), max_to_keep: Optional[int] 
 def make_saver_for(checkpoint: str) -> tf.train.Saver:
   """Makes a saver that restores the default graph from a checkpoint, for use without training.
 
-  The checkpoint may lack the global step. Where it has the moving average of a variable, and the
-  graph keeps no moving averages, the variable gets its value.
+  The checkpoint may lack the global step. If the checkpoint has the moving average of a variable,
+  and the graph keeps no moving averages, the variable gets the value of its moving average.
 
   Raises CheckpointError if the checkpoint cannot be read. `checkpoint` is its path without the
   endings of its files.
@@ -109,13 +111,13 @@ def _name_of(variable: tf.Variable) -> str:
 def _renamed_to_averages(reader) -> List[str]:
   """Returns the names of the graph's variables whose moving averages a checkpoint has."""
   if moving_averages_here():
-    return []  # the program has its own way with them
+    return []  # the program itself handles its moving averages
   return sorted({_name_of(variable) for variable in tf.global_variables()
                  if reader.has_tensor(_name_of(variable) + _AVERAGE)})
 
 
 def _by_name(renamed: Sequence[str]) -> dict:
-  """Returns what a saver restores, by the names in the checkpoint."""
+  """Returns the objects that a saver restores, by their names in the checkpoint."""
   by_name = {
     saveable.name: saveable for saveable in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)}
   for variable in tf.global_variables():
@@ -157,7 +159,7 @@ def restore_checkpoint(session: tf.Session, saver: tf.train.Saver, checkpoint: s
       saver.say_unused(reader, checkpoint)
     else:
       saver.restore(session, checkpoint)
-  except CONNECTION_ERRORS:  # not of the checkpoint: the caller tries again
+  except CONNECTION_ERRORS:  # the checkpoint is not the cause, so the caller tries again
     raise
   except (tf.errors.OpError, ValueError) as error:
     raise checkpoints.explain_checkpoint_error(checkpoint, error) from error
@@ -165,9 +167,9 @@ def restore_checkpoint(session: tf.Session, saver: tf.train.Saver, checkpoint: s
 
 def restore_latest(session: tf.Session, saver: tf.train.Saver,
                    checkpoint_dir: str) -> Optional[str]:
-  """Restores the latest checkpoint of a directory, or else the newest that can be read.
+  """Restores the latest checkpoint of a directory, or else the newest readable checkpoint.
 
-  The checksums are compared while the values are restored: no checkpoint is read twice.
+  The checksums are compared while the values are restored, so no checkpoint is read twice.
 
   Returns:
     The path of the restored checkpoint; None if the directory has none.
@@ -185,17 +187,18 @@ def restore_latest(session: tf.Session, saver: tf.train.Saver,
 
 
 class _Saver(tf.train.Saver):
-  """Saves all variables, and restores without some.
+  """Saves all variables, and can restore without some of them.
 
   Attributes:
-    required: the saver of the variables that a checkpoint must have; this saver, if these are all.
+    required: the saver of the variables that a checkpoint must have; it is this saver itself if a
+      checkpoint must have all variables.
   """
 
   def __init__(self, optional, averages, **kwargs):
     super().__init__(**kwargs)
     self._by_name = kwargs.get("var_list") or _by_name([])
     self.required = self._without(optional)
-    # Where variables take the values of their averages, nothing is left unused.
+    # If variables take the values of their averages, the restore leaves no averages unused.
     self._may_leave_averages = averages is not None and not averages
     self._averages, self._others = list(averages or ()), None
     if self._averages:
@@ -217,7 +220,7 @@ class _Saver(tf.train.Saver):
     return self.required if has_averages or self._others is None else self._others
 
   def say_unused(self, reader, checkpoint) -> None:
-    """Says so if the checkpoint has moving averages that this graph does not keep."""
+    """Logs a line if the checkpoint has moving averages that this graph does not keep."""
     if self._may_leave_averages and _renamed_to_averages(reader):
       _log.info("%s has moving averages, which this job does not keep: with "
                 "--moving_average_decay it goes on with them", checkpoint)
@@ -254,14 +257,14 @@ def _restored_by(graph: tf.Graph, saver: tf.train.Saver) -> Dict[str, _Restored]
   for op in needed_ops([graph.get_operation_by_name(saver.saver_def.restore_op_name)]):
     if op.type == "RestoreV2":
       outputs = op.outputs
-      names[op.name] = names_here = []  # read once: there is one such operation for all variables
+      names[op.name] = names_here = []  # all variables usually share one such operation
       for index, (name, part) in enumerate(_names_and_parts(op)):
         sizes = [int(size) for size in part.split()[:-1]] if part else None
         restored[name] = _Restored(outputs[index].dtype, sizes)
         names_here.append(name)
     elif op.type in ("Assign", "AssignVariableOp"):
       shapes.update(_shape_of_assigned(op, names))
-  # A part of a partitioned variable is restored from the whole, whose shape the RestoreV2 has.
+  # A part of a partitioned variable is restored from the whole variable. RestoreV2 has its shape.
   return {name: tensor if tensor.shape is not None else tensor._replace(shape=shapes.get(name))
           for name, tensor in restored.items()}
 
@@ -275,7 +278,7 @@ def _shape_of_assigned(op: tf.Operation,
                        names: Dict[str, List[str]]) -> Dict[str, Optional[List[int]]]:
   """Returns the shape of a variable that is assigned, by the name in the checkpoint.
 
-  `names` are those that each RestoreV2 restores, by its own name.
+  `names` has the names that each RestoreV2 operation restores, by the operation's name.
   """
   target, source = op.inputs[0], op.inputs[1]
   while source.op.type == "Identity":

@@ -5,13 +5,13 @@ it saves, not at every step. After the first save it checks that this task can s
 checkpoint: a ps writes its part on its own disk, which TensorFlow counts as a success even if the
 machines share no directory.
 
-A save may fail: the disk is full, the directory has vanished or takes no files.
+A save may fail because the disk is full, or because the directory has vanished or takes no files.
 
-1. The first save of a process fails with an error: training does not begin.
-2. A later failure is a warning, and training goes on. The save is tried again after a pause that
+1. If the first save of a process fails, it raises an error: training does not begin.
+2. A later failure is a warning, and training continues. The save is tried again after a pause that
    doubles, up to a minute. When `Timing.failed_saves_limit` seconds have passed since the first of
    the failed saves, training ends with the error: all work since the last checkpoint is at risk.
-3. The save of the end fails with an error.
+3. If the last save fails, it raises an error.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from tf1ps.graph import definition_without, large_constants
 
 _log = logging.getLogger("tf1ps")
 _LONGEST_PAUSE = 12  # times the first pause
-# Of the connection to a ps, not of the disk: the session recovers.
+# Errors of the connection to a ps, not of the disk: the session recovers from them.
 _OF_THE_CONNECTION = (tf.errors.AbortedError, tf.errors.CancelledError,
                       tf.errors.DeadlineExceededError, tf.errors.UnavailableError)
 
 
 class _Failure(NamedTuple):
-  """Saves that have failed one after the other."""
+  """A series of failed saves."""
 
-  since: float  # the time of the first, by the monotonic clock
+  since: float  # the time of the first failure, by the monotonic clock
   pause: float  # seconds from the last failure to the next try
-  next_at: float  # the time of that try
+  next_at: float  # the time of the next try
 
 
 class _Nans(NamedTuple):
-  """Trained variables of a device and a type, and which of them are NaN somewhere."""
+  """The trained variables of a device and a type, and whether each contains a NaN."""
 
   names: List[str]
-  are_nan: tf.Tensor  # bool [names]
+  are_nan: tf.Tensor  # bool [number of names]
 
 
 class LastSave(NamedTuple):
@@ -58,15 +58,15 @@ class LastSave(NamedTuple):
   directory: str
   step: int  # its global step; -1 before the first save
   age: float  # seconds since it was saved
-  count: int  # checkpoints that this process has saved
+  count: int  # the number of checkpoints that this process has saved
 
 
 class CheckpointSaver(tf.train.SessionRunHook):
   """Saves checkpoints. It is a hook of the chief.
 
   Attributes:
-    saved_step: the global step of the last checkpoint, or of the last save that was left out
-      because a trained variable was NaN; or None.
+    saved_step: the global step of the last checkpoint, or of the last save that was skipped because
+      a trained variable contained a NaN; or None.
   """
 
   def __init__(self, tracker: global_step.GlobalStepTracker, checkpoint_dir: str,
@@ -87,14 +87,14 @@ class CheckpointSaver(tf.train.SessionRunHook):
       save_graph_def: whether to write the graph: once as text, and as a meta graph with each
         checkpoint. A graph with large constants gets no meta graph.
       basename: the names of the checkpoints before "-STEP".
-      hooks: those that prepare for a checkpoint, and keep texts beside it.
+      hooks: the hooks that prepare for a checkpoint, and keep texts beside it.
       needs_global_step: False: a graph without a global step is saved under the basename alone.
       listeners: called around each checkpoint, as TensorFlow's hook calls them.
       on_saved: called after each checkpoint with the path before "-STEP" and the global step.
 
     Raises:
-      ValueError: not exactly one of save_secs and save_steps is given, or it is not positive;
-        or TensorFlow cannot use the directory's path.
+      ValueError: not exactly one of save_secs and save_steps is given, the given interval is not
+        positive, or TensorFlow cannot use the directory's path.
     """
     if (save_secs is None) == (save_steps is None):
       raise ValueError("give one of save_secs and save_steps, got %r and %r" % (
@@ -136,7 +136,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._nans = _find_nans()
 
   def prepare(self) -> None:
-    """Makes the directory; raises CheckpointError if that fails, or if it takes no files."""
+    """Makes the directory; raises CheckpointError if that fails, or if no file can be written."""
     try:
       tf.gfile.MakeDirs(self._directory)
     except tf.errors.OpError as error:
@@ -160,7 +160,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     if self.saved_step != self._tracker.value:
       self._adopt(self._tracker.value)
     if self.saved_step != self._tracker.value or self._listeners:
-      # Listeners count on this first save.
+      # Listeners rely on this first save.
       self._save_and_tell(session, self._tracker.value, may_fail=not is_first)
     self._plan()
 
@@ -169,16 +169,16 @@ class CheckpointSaver(tf.train.SessionRunHook):
       large = large_constants(graph)
       tf.train.write_graph(definition_without(graph, large), self._directory, "graph.pbtxt")
       if large:
-        self._save_graph_def = False  # each meta graph would contain them
+        self._save_graph_def = False  # each meta graph would contain the large constants
         _log.warning(
           "%d MB of arrays are constants of the graph: checkpoints have no .meta file, and "
           "graph.pbtxt and summaries leave the arrays out. A variable that a session loads, as in "
           "examples/digits.py, keeps arrays out of the graph", sum(large.values()) >> 20)
 
   def _adopt(self, step):
-    """Adopts the checkpoints of earlier sessions, up to that from which this session began.
+    """Adopts the checkpoints of earlier sessions, up to the one that this session restored.
 
-    Those behind it are damaged: the state file of the next save names them no longer.
+    Later checkpoints are damaged: the state file of the next save no longer names them.
     """
     listed = checkpoints.listed_checkpoints(self._directory)
     begun_with = "%s-%d" % (self._prefix, step)
@@ -237,7 +237,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
       listener.end(session, self.saved_step)
 
   def save_last(self, session) -> None:
-    """Saves the checkpoint of the end; may be called again after an error."""
+    """Saves the last checkpoint; may be called again after an error."""
     texts = self._make_beside()
     step = self._tracker.ask(session)
     if step != self.saved_step or self._is_spoiled or not self._tracker.has_step:
@@ -252,9 +252,9 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._has_saved_last = True
 
   def save(self, session, step: int) -> None:
-    """Saves a checkpoint now, unless a trained variable is NaN; raises CheckpointError.
+    """Saves a checkpoint now, unless a trained variable contains a NaN; raises CheckpointError.
 
-    Any thread may call it; they wait for each other.
+    Any thread may call it; concurrent calls wait for each other.
     """
     with self._lock:
       began = time.monotonic()
@@ -269,7 +269,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
       except _OF_THE_CONNECTION:
         raise
       except (tf.errors.OpError, OSError, ValueError) as error:
-        leftovers.remove_leftovers(self._directory)  # they would fill the disk
+        leftovers.remove_leftovers(self._directory)  # leftovers would fill the disk
         hint = "A ps writes its part of a checkpoint on its own disk: all tasks must share " \
                "--checkpoint_dir" if isinstance(error, tf.errors.NotFoundError) else ""
         raise checkpoints.CheckpointError(". ".join(filter(None, [
@@ -301,7 +301,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
       session, self._prefix, global_step=step if self._tracker.has_step else None,
       write_meta_graph=self._save_graph_def)
     self._remove_beside(named, texts)
-    # Agents often have a saver of their own, whose `save` returns nothing.
+    # Agents often have their own saver, whose `save` returns nothing.
     return path or (saver.last_checkpoints or [named])[-1]
 
   def _note_failure(self, error):
@@ -319,7 +319,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
                  "the next try is in %.0f s", error, TIMING.failed_saves_limit, pause)
 
   def _spoiled_by(self, session) -> str:
-    """Returns which trained variables are NaN, as a sentence; "" if none is."""
+    """Returns a sentence that names a trained variable that contains a NaN; "" if none does."""
     for nans, are_nan in zip(self._nans, session.run([nans.are_nan for nans in self._nans])):
       for name in itertools.compress(nans.names, are_nan):
         return "the trained variable %s has values that are no numbers" % name
@@ -343,7 +343,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
 
 
 def _find_nans() -> List[_Nans]:
-  """Adds to the default graph what finds the trained variables that are NaN somewhere."""
+  """Adds operations to the default graph that find the trained variables that contain a NaN."""
   names: Dict[tuple, List[str]] = {}
   sums: Dict[tuple, List[tf.Tensor]] = {}
   with tf.control_dependencies(None):
@@ -352,8 +352,8 @@ def _find_nans() -> List[_Nans]:
       if not dtype.is_floating:
         continue
       with tf.device(variable.device):
-        # A sum of squares is NaN only if an element is. It needs no memory, unlike is_nan of a
-        # large variable, and a single operation.
+        # A sum of squares is NaN only if an element is. It needs a single operation and, unlike
+        # is_nan of a large variable, no memory.
         total = tf.nn.l2_loss(variable.read_value())
       names.setdefault((variable.device, dtype), []).append(variable.op.name)
       sums.setdefault((variable.device, dtype), []).append(total)
