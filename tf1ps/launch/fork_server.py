@@ -1,8 +1,9 @@
 """Starts tasks as forks of a process that has imported TensorFlow: the launcher's side.
 
 1. `ForkServer` starts the process (fork_server_main.py), which is `ready` after its imports.
-2. `start_task` has it fork a process for a `LocalTask`, and returns a `TaskProcess`.
-3. `take` notes the tasks that have ended. `wait`, or a wait for `fileno`, ends with such news.
+2. `start_task` makes it fork a process for a `LocalTask`, and returns a `TaskProcess`.
+3. `take` notes the tasks that have ended. `wait`, or a wait for `fileno`, returns when a task has
+   ended.
 4. `signal_task` signals a task and every process that it has started.
 5. `close`, or the end of the `with` block, kills the running tasks and ends the fork server.
 
@@ -34,11 +35,11 @@ class LocalTask(NamedTuple):
 
   name: str  # job and index: "ps 0", "worker 1", "evaluator 0"
   # A function of a module that the process can import. It returns the exit code; None is 0. Then
-  # the process leaves by `os._exit`: no function of `atexit` and no thread can delay the end.
+  # the process leaves by `os._exit`: no `atexit` function and no thread can delay the end.
   function: Callable[..., Optional[int]]
-  args: Tuple = ()  # of the function; they are pickled
-  # Environment variables to set before the function is loaded; None removes a variable. Those that
-  # TensorFlow reads at its import belong into the launcher's environment.
+  args: Tuple = ()  # the arguments of the function; they are pickled
+  # Environment variables to set before the function is loaded; None removes a variable. Set the
+  # variables that TensorFlow reads at its import in the launcher's environment.
   env: Dict[str, Optional[str]] = {}
 
 
@@ -56,7 +57,7 @@ class ForkServer(Backend):
   def __init__(self, preload: Sequence[str] = (), quiet: bool = True):
     """Starts the process, which begins its imports.
 
-    Call it in a thread that lives on, such as the main thread (see `die_with_parent`).
+    Call it in a thread that does not end, such as the main thread (see `die_with_parent`).
 
     Args:
       preload: the names of the modules to import.
@@ -66,7 +67,7 @@ class ForkServer(Backend):
       raise TypeError("preload must be a list of modules' names, got the string %r" % preload)
     self.ready = False
     self.ended: List[TaskProcess] = []
-    self._processes: Dict[int, TaskProcess] = {}  # by process id, the last that had it
+    self._processes: Dict[int, TaskProcess] = {}  # the last process of each process id
     self._connection, far_end = multiprocessing.Pipe()
     self._launcher_pipe: Optional[int]
     pipe_read, self._launcher_pipe = os.pipe()
@@ -152,8 +153,8 @@ class ForkServer(Backend):
     self._launcher_pipe = None
     self._connection.close()
     if not self.ready:
-      self._server.kill()  # it would see the closed connection only after its imports
-    self._server.send_signal(signal.SIGCONT)  # a stopped server would not see it at all
+      self._server.kill()  # it would notice the closed connection only after its imports
+    self._server.send_signal(signal.SIGCONT)  # a stopped server would not notice it at all
     try:
       self._server.wait(TIMING.fork_server_end_limit)
     except subprocess.TimeoutExpired:
@@ -175,7 +176,7 @@ class ForkServer(Backend):
       self._lost()
 
   def _receive(self, limit):
-    """Waits `limit` seconds for a message of the server; returns it if it answers a start."""
+    """Waits `limit` seconds for a server message; returns the message if it answers a start."""
     if not self._poll(limit):
       return None
     try:
@@ -195,7 +196,7 @@ class ForkServer(Backend):
     return None
 
   def _lost(self):
-    """Kills the tasks, which the server cannot do any more; raises ForkServerLost."""
+    """Kills the tasks, because the server no longer can; raises ForkServerLost."""
     for process in self._processes.values():
       if process.exit_code is None:
         try:

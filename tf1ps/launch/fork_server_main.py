@@ -1,21 +1,21 @@
 """The process that imports TensorFlow once and forks a task for each request.
 
-1. The launcher starts it (`fork_server.ForkServer`) in a session of its own: a terminal's Ctrl-C
-   reaches neither it nor the tasks. It imports the launcher's modules and sends "ready".
+1. The launcher starts it (`fork_server.ForkServer`) in a separate Unix session: a terminal's Ctrl-C
+   reaches neither this process nor the tasks. It imports the launcher's modules and sends "ready".
 2. For each "start" it forks a task (`task_main`), whose output goes into the pipe that came with
    the request.
 3. When a task has ended, it kills the remainder of the task's process group and sends the exit
    code.
-4. When the launcher closes the connection or has ended, it kills every group and leaves.
+4. When the launcher closes the connection or has ended, the process kills every group and leaves.
 
-It starts no threads itself, never uses the modules that it imported, and runs no `__main__` but its
-own. (multiprocessing's fork server would import the launcher's main module into every task once
-more, and would not end the process groups of its children.)
+The process starts no threads itself, never uses the modules that it imported, and runs only its own
+`__main__`. (multiprocessing's fork server would import the launcher's main module again into every
+task, and would not end the process groups of its children.)
 
 Messages to it: ("start", env, pickle of (function, args)), followed by a file descriptor;
-("signal", process id, signal). From it: ("ready",) or ("refused", text); then for each task
-("started", process id) or ("not started", text); ("ended", process id, exit code), negative if a
-signal ended it.
+("signal", process id, signal). Messages from it: ("ready",) or ("refused", text); then for each
+task ("started", process id) or ("not started", text); ("ended", process id, exit code). The exit
+code is negative if a signal ended the task.
 """
 
 from __future__ import annotations
@@ -50,17 +50,18 @@ def main(connection, launcher_pipe, launcher, modules, quiet, argv):
     argv: the launcher's `sys.argv`; programs may look at it.
   """
   connection = multiprocessing.connection.Connection(connection)
-  # A user may signal all processes of a job at once. The fork server must stay, because its tasks
-  # would die with it. Blocked, not ignored: no task misses a signal before it has its own handlers.
+  # A user may signal all processes of a job together. The fork server must stay, because its tasks
+  # would die with it. The signals are blocked and not ignored, so that no task misses a signal
+  # before it has its own handlers.
   signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_TASKS)
   # An import takes seconds, during which this process does not read the connection.
   task_main.die_with_parent(launcher, signal.SIGKILL)
   sys.argv[:] = argv
-  task_main.show_title("tf1ps-local: forks the tasks")  # also while there is one thread
+  task_main.show_title("tf1ps-local: forks the tasks")  # now, while there is only one thread
   task_main.prepare_streams()
   try:
     _import_modules(connection, modules, quiet)
-    # From now on there may be tasks to kill, for which a stopped fork server is woken up.
+    # From now on there may be tasks to kill, so a signal continues a stopped fork server.
     task_main.die_with_parent(launcher, signal.SIGCONT)
     _Server(connection, launcher_pipe).serve()
   except (EOFError, ConnectionError):
@@ -74,13 +75,13 @@ def main(connection, launcher_pipe, launcher, modules, quiet, argv):
 def _import_modules(connection, modules, quiet):
   """Imports the modules and reports to the launcher; an import that fails ends the process.
 
-  The modules stay until the end. Python's garbage collector passes over their objects, here and in
-  the tasks, where each look would copy the memory that they share.
+  The modules stay until the end. Python's garbage collector skips their objects, here and in the
+  tasks, where each collection would copy the memory that the tasks share.
   """
   gc.disable()
   try:
     noise = tempfile.TemporaryFile()
-  except OSError:  # no directory for it can be written
+  except OSError:  # no directory for temporary files can be written
     noise = open(os.devnull, "w+b")
   kept = [os.dup(1), os.dup(2)] if quiet else []
   try:
@@ -108,7 +109,7 @@ def _import_modules(connection, modules, quiet):
 class _Server:
   def __init__(self, connection, launcher_pipe):
     self._connection, self._launcher_pipe = connection, launcher_pipe
-    self._running = set()  # of process ids
+    self._running = set()  # the process ids of the running tasks
     self._wake_read, self._wake_write = os.pipe()
 
   def serve(self):
@@ -117,7 +118,7 @@ class _Server:
       os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(self._wake_write)
-    # 3.12 warns of forks beside threads; those that TensorFlow's import starts do no harm.
+    # Python 3.12 warns of forks beside threads; the threads of TensorFlow's import do no harm.
     warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
     try:
       while True:
@@ -153,7 +154,7 @@ class _Server:
     pid = os.fork()
     if pid:
       try:
-        os.setpgid(pid, pid)  # the child does it as well; the order does not matter
+        os.setpgid(pid, pid)  # the child also calls it; the order does not matter
       except OSError:
         pass
       return pid

@@ -1,7 +1,7 @@
 """The file of hosts of `tf1ps-ssh`: the tasks of a job, and the machines that run them.
 
-Each line has a host, as `ssh HOST` takes it, and the tasks on it. Indices count in the order of the
-file. `#` begins a comment.
+Each line has a host, as `ssh HOST` accepts it, and the tasks on this host. Indices count in the
+order of the file. `#` begins a comment.
 
     node1        ps
     node2        worker          # the chief is the first worker
@@ -22,8 +22,8 @@ from tf1ps.launch.job import Task, addresses_of
 _TASK = re.compile(r"(ps|worker|evaluator)(?:\*0*([1-9][0-9]*))?$")
 _SLOTS = re.compile(r"slots=0*([1-9][0-9]*)$")
 _ADDRESS = re.compile(r"address=([\w.-]+)$")
-_DIGITS = 5  # of a number of tasks; these are too many already
-_MOST_TASKS = 4096  # more would not fit the argument of ssh that has TF_CONFIG, of at most 128 KiB
+_DIGITS = 5  # the digits of a number of tasks that are read; five digits are already too many tasks
+_MOST_TASKS = 4096  # more tasks do not fit into ssh's argument with TF_CONFIG, of at most 128 KiB
 
 
 class HostsError(Error, ValueError):
@@ -34,8 +34,8 @@ def read_hosts(path: str, port: int) -> List[Task]:
   """Reads the tasks of a job; they are in the order ps, worker, evaluator.
 
   Args:
-    path: of the file.
-    port: of the first task on each machine; the further tasks count up.
+    path: the path of the file.
+    port: the port of the first task on each machine; the other tasks' ports count up from it.
 
   Raises:
     HostsError: the file cannot be read, or describes no job.
@@ -75,7 +75,7 @@ def read_hosts(path: str, port: int) -> List[Task]:
 
 
 def _jobs_of(words, where):
-  """Returns the jobs of the tasks of a line, and the address in it or ""."""
+  """Returns the jobs of the tasks of a line, and the line's address or ""."""
   jobs, address = [], ""
   for word in words:
     task, slots, given = _TASK.match(word), _SLOTS.match(word), _ADDRESS.match(word)

@@ -1,14 +1,15 @@
 """A cluster in this process, for notebooks and tests: real servers, and a thread for each worker.
 
-1. All servers are in this process. TensorFlow cannot stop a server, so a cluster that has ended
-   leaves its servers to the next cluster of the same shape. A cell that runs again adds no servers.
+1. All servers are in this process. TensorFlow cannot stop a server, so the next cluster of the same
+   shape reuses the servers of a cluster that has ended. A notebook cell that runs again adds no
+   servers.
 2. `LocalCluster.train` trains a program as tf1ps-worker does, with a thread, a graph and a session
    for each worker.
-3. Each worker has a hook of ours. It stops the worker after another worker has failed, and after
+3. Each worker has a hook of tf1ps. It stops the worker after another worker has failed, and after
    an exception of the caller such as KeyboardInterrupt.
 
-The servers share one pool of threads, which the first server of the process makes. A worker may
-wait in it for another worker, so the pool has room for all of them.
+The servers share a thread pool, which the first server of the process creates. A worker may wait
+in this pool for another worker, so the pool has room for all workers.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from tf1ps.training import Options, Outcome, check_options, train
 from tf1ps.transfer import pack_bytes_of_process
 
 _log = logging.getLogger("tf1ps")
-_TRIES = 5  # of ports, until no other process has taken any
-_END_LIMIT = 30.0  # seconds after a failure; a thread cannot be killed, and may build its graph
+_TRIES = 5  # tries of new ports, until no other process has taken one of them
+_END_LIMIT = 30.0  # seconds after a failure; a thread cannot be killed, and may be building a graph
 # The servers of clusters that have ended, by the shape of the cluster. A process global, because
 # a process cannot stop a server.
 _idle: Dict[Tuple[int, int, bool], List[List[Server]]] = {}
@@ -68,7 +69,7 @@ class LocalCluster:
 
   Attributes:
     servers: {job: [server]}: the `tf1ps.Server`s of "ps", "worker" and perhaps "chief".
-    chief: the server of the chief, which is worker 0 without a task "chief". A
+    chief: the server of the chief. Without a task "chief", worker 0 is the chief. A
       `ClusterCoordinator` needs the server of a task "chief".
     cluster: the `tf1ps.cluster.Cluster`, with the task of the chief.
     target: the target of the chief's server, for a session of your own.
@@ -88,7 +89,7 @@ class LocalCluster:
 
   @property
   def is_idle(self) -> bool:
-    """Whether no worker is left."""
+    """Whether no worker thread of the last training is still running."""
     return not any(thread.is_alive() for thread in self._lost)
 
   def train(self, program: Union[str, os.PathLike, types.ModuleType, Tuple[Callable, Callable]],
@@ -96,8 +97,8 @@ class LocalCluster:
     """Trains a program to the job's end, each worker in a thread.
 
     Args:
-      program: a module, its name, the path of a .py file, or the pair `(input_fn, model_fn)`. A
-        program with flags of its own finds them parsed, or you parse them.
+      program: a module, its name, the path of a .py file, or the pair `(input_fn, model_fn)`. If a
+        program has its own flags, parse them before, unless they are already parsed.
       **options: the fields of `tf1ps.training.Options`, which are flags of tf1ps-worker:
         `steps=100, sync_replicas=True`. None means the default.
 
@@ -131,7 +132,7 @@ class _Job:
   """A training on a cluster.
 
   Attributes:
-    threads: those of the workers.
+    threads: the threads of the workers.
   """
 
   def __init__(self, program: Program, options: Options):
@@ -140,7 +141,7 @@ class _Job:
     self.threads: List[threading.Thread] = []
     self._stops = threading.Event()
     self._outcomes: Dict[str, Outcome] = {}
-    self._failures: List[Tuple[str, BaseException]] = []  # in their order
+    self._failures: List[Tuple[str, BaseException]] = []  # in the order in which they occurred
 
   def run(self, servers: List[Server], chief: Server) -> Outcome:
     """Trains; returns the chief's outcome, or raises TaskFailedError."""
@@ -162,7 +163,7 @@ class _Job:
       if late:
         _log.warning("still at work %g s after the stop: %s", _END_LIMIT, ", ".join(late))
     if self._failures:
-      # A worker that reports the failure of the job has not caused it.
+      # A worker that reports the failure of the job has not caused the failure.
       own = [each for each in self._failures if not isinstance(each[1], JobFailedError)]
       name, error = (own or self._failures)[0]
       raise TaskFailedError(name, error) from error
@@ -176,7 +177,7 @@ class _Job:
     try:
       with as_task(server.record):
         if self._options.replication == "in_graph" and not server.cluster.is_chief:
-          wait_for_end(server.record, self._stops)  # the chief runs steps on it
+          wait_for_end(server.record, self._stops)  # the chief runs steps on this worker
         else:
           self._outcomes[name] = train(self._program, server, self._options)
     except BaseException as error:
@@ -207,14 +208,14 @@ def local_cluster(num_ps: int = 1, num_workers: int = 2, *,
                   chief: bool = False) -> Iterator[LocalCluster]:
   """Starts a cluster in this process; a context manager that yields the `LocalCluster`.
 
-  The variables of the ps are gone after the block. The servers stay for the next cluster of the
-  same shape, until the process ends.
+  After the block the variables on the ps no longer exist. The servers stay for the next cluster of
+  the same shape, until the process ends.
 
   Args:
     num_ps: the number of ps, 1 or more.
     num_workers: the number of workers, 1 or more.
-    chief: whether there is also a task "chief", which a `ClusterCoordinator` needs. In `train` it
-      is a further worker.
+    chief: whether there is also a task "chief", which a `ClusterCoordinator` needs. In `train` the
+      chief is an additional worker.
 
   Raises:
     ClusterError: a number is wrong, or TensorFlow executes eagerly.
@@ -243,7 +244,7 @@ def _check_shape(num_ps, num_workers, chief):
 
 
 def _start(num_ps, num_workers, chief) -> List[Server]:
-  """Starts the servers, and again with other ports if some were taken meanwhile."""
+  """Starts the servers; tries again with other ports if some ports were taken meanwhile."""
   count = num_ps + num_workers + chief
   config = make_session_config(inter_op_parallelism_threads=max(os.cpu_count() or 1, 2 * count))
   tries = 0
@@ -271,7 +272,7 @@ def _start(num_ps, num_workers, chief) -> List[Server]:
 
 
 def _clear(servers) -> bool:
-  """Clears the servers' variables; returns whether all answered."""
+  """Clears the servers' variables; returns whether all servers answered."""
   try:
     clear_container("", [server.cluster.task for server in servers])
   except ContainerError as error:

@@ -1,9 +1,10 @@
-"""The description of a job, which every way to start a job reads, and of its tasks' processes.
+"""The descriptions of a job and of its tasks' processes, which every way to start a job uses.
 
-1. A `Task` is a place in the cluster. `describe_tasks` makes the tasks of a job from numbers,
-   `hosts_file.read_hosts` from a file. Names, order, flags and TF_CONFIG come from these, also in
-   the files of tf1ps-deploy.
-2. A `Job` has what a `Backend` starts for these tasks, its restarts, and the limits of their ends.
+1. A `Task` is a place in the cluster. `describe_tasks` makes the tasks of a job from numbers, and
+   `hosts_file.read_hosts` makes them from a file. The tasks determine names, order, flags and
+   TF_CONFIG, even in the files of tf1ps-deploy.
+2. A `Job` has the objects that a `Backend` starts for these tasks, the number of restarts, and the
+   limits of the tasks' ends.
 3. `watch.Watch` runs a `Job` on a `Backend`: `fork_server.ForkServer`, or the hosts of ssh.py.
 """
 
@@ -33,12 +34,12 @@ class Task(NamedTuple):
 
   job: str  # "ps", "worker" or "evaluator"
   index: int
-  address: str = ""  # where the others reach it: "node3:2222"; that of an evaluator is not used
+  address: str = ""  # where other tasks reach it: "node3:2222"; unused for an evaluator
   host: str = ""  # for the ssh client: "me@node3"
 
   @property
   def name(self) -> str:
-    """Its name in the output: "worker 1"."""
+    """The task's name in the output: "worker 1"."""
     return "%s %d" % (self.job, self.index)
 
   @property
@@ -51,7 +52,8 @@ def describe_tasks(num_ps: int, num_workers: int, evaluator: bool = False,
                    addresses: Sequence[str] = ()) -> List[Task]:
   """Returns the tasks of a job in their order: ps, workers, evaluator.
 
-  `addresses` has those of the ps and then of the workers, unless a scheduler chooses them.
+  `addresses` has the addresses of the ps and then of the workers. It is empty if a scheduler
+  chooses the addresses.
   """
   places = [("ps", i) for i in range(num_ps)] + [("worker", i) for i in range(num_workers)]
   given = list(addresses) or [""] * len(places)
@@ -79,21 +81,21 @@ def tf_config_of(tasks: Sequence[Task], task: Task) -> str:
 class Job(NamedTuple):
   """A job to start and watch. All limits are seconds."""
 
-  tasks: Sequence[Any]  # what the backend starts; the first word of a `name` is its job
-  prefix: str  # of the launcher's own lines: "tf1ps-local: "
+  tasks: Sequence[Any]  # the objects that the backend starts; a `name` begins with the task's job
+  prefix: str  # the beginning of the launcher's own lines: "tf1ps-local: "
   grace: float  # from the end of the last worker until the ps must have ended
   end_limit: float  # for workers after SIGTERM, once a task has failed
-  signalled_limit: float  # the same, when the launcher got a signal
+  signalled_limit: float  # for workers after a signal, once the launcher has got a signal
   others_limit: float  # for the other tasks after SIGTERM
   killed_limit: float  # for tasks after SIGKILL
   output_limit: float  # for the last output of tasks that have ended
-  log_dir: Optional[str] = None  # of a log file per task; None for none
-  keeps_logs: bool = True  # False: the log files go after a good end
-  max_restarts: int = 0  # of each task
+  log_dir: Optional[str] = None  # the directory of a log file per task; None: no log files
+  keeps_logs: bool = True  # False: the log files are deleted after a good end
+  max_restarts: int = 0  # the most restarts of each task
   # Whether the tasks are programs of tf1ps: each ends by itself, its exit code has the meaning of
   # compat/exit_codes.py, and its last line says why it ended.
   is_ours: bool = True
-  folds: bool = False  # whether the screen leaves out noise and holds tracebacks back
+  folds: bool = False  # whether the screen omits noise and holds back tracebacks
 
 
 class JobOutcome(NamedTuple):
@@ -103,8 +105,8 @@ class JobOutcome(NamedTuple):
   text: str  # "ended by SIGINT"; for a failure, the tasks that failed first, and why
   # For a failure, the last lines of the tasks that failed first; else the warnings of tasks.
   report: Sequence[str] = ()
-  is_shown: bool = False  # whether the lines of the report stand on the screen already
-  port_taken: bool = False  # whether the port of a task was taken: another try makes sense
+  is_shown: bool = False  # whether the lines of the report are already on the screen
+  port_taken: bool = False  # whether the port of a task was taken, so that another try makes sense
   restarts: int = 0  # how many failed tasks were started again
 
 
@@ -112,11 +114,11 @@ class TaskProcess:
   """A task that was started.
 
   Attributes:
-    name: the task's.
-    pid: process id, and the id of its process group.
-    output: file descriptor of a pipe with its stdout and stderr; the reader closes it.
-    exit_code: None while it runs, then its exit code; -n if signal n ended it.
-    ended_at: None while it runs, then the time of its end, as of `time.time`.
+    name: the task's name.
+    pid: the process id, which is also the id of the process group.
+    output: the file descriptor of a pipe with its stdout and stderr; the reader closes it.
+    exit_code: None while the process runs, then its exit code; -n if signal n ended it.
+    ended_at: None while the process runs, then the time of its end, as from `time.time`.
   """
 
   def __init__(self, name: str, pid: int, output: int):
@@ -128,33 +130,33 @@ class TaskProcess:
     return "TaskProcess(%r, pid=%d, exit_code=%r)" % (self.name, self.pid, self.exit_code)
 
   def note_end(self, exit_code: int) -> None:
-    """Notes that it has ended."""
+    """Notes that the process has ended."""
     self.exit_code, self.ended_at = exit_code, time.time()
 
   @property
   def place(self) -> str:
-    """Where it was started: "ps 0 (process 17)", "ps 0 on node3"."""
+    """Where the task was started: "ps 0 (process 17)", "ps 0 on node3"."""
     return "%s (process %d)" % (self.name, self.pid)
 
   @property
   def end(self) -> str:
-    """How it ended: "worker 1 was killed by SIGKILL"."""
+    """How the task ended: "worker 1 was killed by SIGKILL"."""
     return "%s%s %s" % (self.name, self._where, self._end())
 
   @property
   def title(self) -> str:
-    """The title of its last lines."""
+    """The title of the task's last lines."""
     return "%s, process %d on %s, which %s at %s" % (
       self.name, self.pid, socket.gethostname(), self._end(), self._ended_at())
 
   @property
   def was_killed(self) -> bool:
-    """Whether it did not choose its exit code: among failures seen at once, this is the cause."""
+    """Whether a signal killed it: among failures seen together, a killed task is the cause."""
     return self.exit_code < 0
 
   @property
   def was_ended_by_signal(self) -> bool:
-    """Whether it ended by a signal that a user may have sent to the whole job."""
+    """Whether the task ended by a signal that a user may have sent to the whole job."""
     return self.exit_code in _SIGNALLED
 
   def _end(self):
@@ -162,7 +164,7 @@ class TaskProcess:
       return "was killed by %s" % signal_name(-self.exit_code)
     if self.exit_code == EXIT_PORT_TAKEN:
       return "found its port taken"
-    between = (EXIT_RELEASED, EXIT_REFUSED)  # codes for the launcher alone
+    between = (EXIT_RELEASED, EXIT_REFUSED)  # codes that only the launcher interprets
     return "ended with exit code %d" % (
       EXIT_FAILED if self.exit_code in between else self.exit_code)
 
@@ -184,7 +186,7 @@ class Backend:
     raise NotImplementedError
 
   def take(self) -> None:
-    """Adds the tasks to `ended` that have ended since the last call."""
+    """Adds the processes that have ended since the last call to `ended`."""
 
   def wait(self, interrupts: Any, limit: Optional[float]) -> None:
     """Waits for news of a task or for `interrupts`, at most `limit` seconds if it is given."""

@@ -1,9 +1,11 @@
 """Runs a whole job on this machine.
 
 1. One process imports TensorFlow (`fork_server.ForkServer`).
-2. The launcher chooses ports, the caller makes the tasks for these addresses, and all are started.
+2. The launcher chooses ports, the caller makes the tasks for these addresses, and the launcher
+   starts all tasks.
 3. `watch.Watch` waits for their ends, starts a failed task again, and ends the job.
-4. If the port of a task was taken (`EXIT_PORT_TAKEN`), the others are ended, and 2. begins again.
+4. If the port of a task was taken (`EXIT_PORT_TAKEN`), the launcher ends the other tasks, and
+   begins again at 2.
 5. The last line says how the job ended.
 """
 
@@ -37,25 +39,27 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
   Call it from the main thread, where signals arrive.
 
   Args:
-    make_tasks: called with {"ps": ["127.0.0.1:port", ...], "worker": [...]}, and again with other
-      ports if some were taken; returns the `LocalTask`s "ps 0", "worker 0", "evaluator 0", ...
-    num_ps, num_workers: how many there are, 0 and 1 or more.
+    make_tasks: called with {"ps": ["127.0.0.1:port", ...], "worker": [...]}, and called again with
+      other ports if some ports were taken; returns the `LocalTask`s "ps 0", "worker 0",
+      "evaluator 0", ...
+    num_ps, num_workers: the number of ps, 0 or more, and the number of workers, 1 or more.
     evaluator: whether there is an "evaluator 0", which has no address.
     log_dir, keeps_logs, max_restarts, grace: as in `Job`; the directory is made if absent.
     preload: names of the modules to import once for all tasks: "tensorflow.compat.v1".
-    tries: how many starts at most, 1 or more: a start that finds a port taken is made again.
+    tries: the most starts of the job, 1 or more: if a port was taken, the job is started again.
     log: shows a line.
-    quiet: hold back the output of the imports, unless an import fails, and fold that of tasks.
+    quiet: whether to hold back the output of the imports, unless an import fails, and to fold the
+      output of tasks, as in `Job.folds`.
     save_limit: seconds that a chief may need to save and leave after a signal to the launcher.
-    says_why: False: the caller tells the reason of a failure.
+    says_why: False: the caller reports the reason for a failure.
 
   Returns:
     The `JobOutcome`.
 
   Raises:
-    ValueError: an argument is out of range, `make_tasks` returns other tasks, or no other process
-      could run them. No process is left running.
-    OSError: if `log_dir` cannot be written.
+    ValueError: an argument is out of range, `make_tasks` returns other tasks, or another process
+      cannot run these tasks. No process is left running.
+    OSError: `log_dir` cannot be written.
   """
   for name, value, least in (("num_ps", num_ps, 0), ("num_workers", num_workers, 1),
                              ("tries", tries, 1), ("grace", grace, 0),
@@ -93,7 +97,7 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
     if log_dir is not None and not keeps_logs:
       if outcome is not None and not outcome.exit_code:
         shutil.rmtree(log_dir, ignore_errors=True)
-      with contextlib.suppress(OSError):  # it is gone, or has logs
+      with contextlib.suppress(OSError):  # the directory is gone, or has logs
         os.rmdir(log_dir)
   text = outcome.text
   if not outcome.exit_code:

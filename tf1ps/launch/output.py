@@ -1,18 +1,18 @@
-"""The output of the tasks: into a log file each, and line by line onto the launcher's screen.
+"""Writes each task's output into a log file, and line by line onto the launcher's screen.
 
-The screen tells each fact once. It leaves out lines that say nothing to the user (`NOISE`), which
-stand in the log files alone. A task's traceback is held back: of a task that fails, it is shown
-last, and once.
+The screen shows each fact once. It omits lines that are of no use to the user (`NOISE`), which are
+only in the log files. A task's traceback is held back: if the task fails, its traceback is shown
+last, and only once.
 
-A thread reads the pipes of all tasks to their ends. Each piece goes unchanged into the task's log
-file at once; each complete line goes to the screen, as "[worker 0] text". The log file of an
-earlier start of the task, in this job or before, is continued below a separator.
+A thread reads the pipes of all tasks to their ends. Each piece goes unchanged and immediately into
+the task's log file; each complete line goes to the screen, as "[worker 0] text". If the task has a
+log file of an earlier start, in this job or before, the output is appended below a separator.
 
-Of a line that was overwritten by carriage returns, the screen shows the last text. A last line
-without a line end is shown when the task's output ends.
+If carriage returns overwrote a line, the screen shows the line's last text. A last line without a
+line end is shown when the task's output ends.
 
-A pipe ends when the task and every process that inherited it have ended. A process that left its
-task's process group could hold it open for ever: so every wait for an end has a limit.
+A pipe ends when the task and every process that inherited the pipe have ended. A process that left
+its task's process group could hold the pipe open for ever, so every wait for an end has a limit.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from tf1ps.launch.job import TaskProcess
 from tf1ps.launch.stalls import Stalls
 
 _LINE_LIMIT = 64 * 1024  # bytes; a longer line is shown in pieces
-_PIECE = 64 * 1024  # bytes that are read at once: all that a pipe holds
-_KEPT_LINES = 20  # of each task, for the final report
-_COLUMNS, _ROWS = 80, 24  # of a terminal that does not report its size
-_SCREENFUL = 20  # lines that were shown last, which still stand on the screen
+_PIECE = 64 * 1024  # the bytes of one read: all that a pipe holds
+_KEPT_LINES = 20  # the last lines of each task that are kept for the final report
+_COLUMNS, _ROWS = 80, 24  # the size of a terminal that does not report its size
+_SCREENFUL = 20  # the number of last lines that are still on the screen
 _BAR = 20  # the width of a progress bar
 
 _TIME = r"(?:\d\d:\d\d:\d\d )?"
-_PROGRESS = re.compile(_TIME + "progress: ")  # the begin of such a line
+_PROGRESS = re.compile(_TIME + "progress: ")  # the beginning of a progress line
 _STEP = re.compile(r"step (\d+)(?: of (\d+)| \((\d+)%\))")
 _TRACEBACK = "Traceback (most recent call last):"
 
-# What the screen leaves out: advice for names that tf1ps keeps, the files of a temporary model, the
-# checkpoint before the first step, the good end of each ps, and the addresses of the metrics, which
-# the launcher has printed.
+# The lines that the screen omits: advice for names that tf1ps keeps, the files of a temporary
+# model, the checkpoint before the first step, the good end of each ps, and the addresses of the
+# metrics, which the launcher has printed.
 NOISE = re.compile(
   r".*: UserWarning: `tf\.layers\.\w+` is deprecated|" + _TIME +
   r"saved \S*(?:/tf1ps-model-\S+|\.ckpt-0) \(|"
   r"ps \d+: the chief released this task: .*, exit code 0$|"
   r"(?:(?:ps|worker) \d+|evaluator): metrics at http://")
-# The words of tasks that are ended because another has failed.
+# The lines of tasks that are ended because another task has failed.
 CONSEQUENCES = re.compile(
   r".*: ended by signal 15\b|" + _TIME + r"(?:signal 15: leaving$|the chief \S+ failed: |"
   r"the other tasks could not be notified that this task is failed )")
@@ -61,12 +61,12 @@ class Screen:
   """Shows the lines of all tasks; on a terminal in colours, with a line per task below them.
 
   Lines come from the thread that reads the tasks' output and from the main thread; a lock keeps
-  them whole. A line that cannot be shown never stops a job (see `guard_streams`): when the reader
-  of the output has gone, or rests, the log files go on alone.
+  them whole. A line that cannot be shown never stops a job (see `guard_streams`): if the reader of
+  the output has gone, or does not read, only the log files are written.
 
   Attributes:
     count: how many lines were shown.
-    is_terminal: whether it draws the lines of tasks below the others.
+    is_terminal: whether the screen draws the lines of tasks below the other lines.
     is_json: whether each line becomes an object.
   """
 
@@ -74,8 +74,8 @@ class Screen:
     """Creates a screen.
 
     Args:
-      log: shows a line, without line end. `print` stands for stdout, flushed after each line; if
-        that is a terminal, the lines of the tasks are drawn again below each other line.
+      log: shows a line, without line end. `print` means stdout, flushed after each line; if stdout
+        is a terminal, the lines of the tasks are drawn again below each other line.
     """
     self.count = 0
     self._log = log
@@ -85,14 +85,14 @@ class Screen:
     self.is_terminal = log is print and is_terminal()
     self.is_json = log is print and isinstance(sys.stdout, JsonStream)
     self._tasks: Dict[str, str] = {}  # the texts below the other lines
-    self._drawn = 0  # how many of them are on the terminal
+    self._drawn = 0  # how many of these texts are on the terminal
     if self.is_terminal:
       from rich.console import Console
 
       self._console = Console(file=sys.stdout, highlight=False)
 
   def line(self, text: str, severity: str = "INFO") -> None:
-    """Shows a line, above those of the tasks; `severity` is for JSON, and a colour."""
+    """Shows a line above the lines of the tasks; `severity` is for JSON, and selects a colour."""
     if not self.is_json and severity == "ERROR":
       text = self._paint(text, "red")
     self._show(text, severity)
@@ -120,14 +120,14 @@ class Screen:
       sys.stdout.flush()
 
   def progress(self, name: str, line: str, record: Optional[dict] = None) -> None:
-    """Shows a task's progress on its line of a terminal; elsewhere as `task_line`."""
+    """Shows a task's progress on its line of a terminal; without a terminal, as `task_line`."""
     if self.is_terminal:
       self.task(name, _PROGRESS.sub("", line, 1))
     else:
       self.task_line(name, line, record)
 
   def close(self) -> None:
-    """Removes the tasks' lines: their last lines say more."""
+    """Removes the tasks' lines, because the tasks' last lines of output say more."""
     with self._lock:
       self._tasks = {}
       self._erase()
@@ -166,7 +166,7 @@ class Screen:
     except OSError:  # the terminal has closed
       columns, rows = 0, 0
     columns, rows = columns or _COLUMNS, rows or _ROWS
-    # Lines that wrap, or leave the terminal, could not be erased.
+    # Lines that wrap, or scroll out of the terminal, could not be erased.
     width = max(map(len, self._tasks))
     shown = list(self._tasks.items())[:rows - 2 if len(self._tasks) <= rows - 2 else
                                       max(1, rows - 3)]
@@ -191,7 +191,7 @@ def _color_of(name: str) -> str:
 
 
 def _share_of(text: str) -> Optional[float]:
-  """Returns the share of the work that is done, 0 to 1, as a task's progress has it; or None."""
+  """Returns the finished share of the work, 0 to 1, from a task's progress line; or None."""
   match = _STEP.match(text)
   if match is None:
     return None
@@ -200,7 +200,7 @@ def _share_of(text: str) -> Optional[float]:
 
 
 def is_terminal() -> bool:
-  """Whether stdout is a terminal that can erase lines, and rich is there to draw on it."""
+  """Whether stdout is a terminal that can erase lines, and the package rich is installed."""
   return (sys.stdout is not None and sys.stdout.isatty()
           and os.environ.get("TERM") not in (None, "", "dumb")
           and importlib.util.find_spec("rich") is not None)
@@ -212,20 +212,20 @@ def log_path(log_dir: str, name: str) -> str:
 
 
 class Output:
-  """Reads the output of tasks to its end, in a thread of its own."""
+  """Reads the output of tasks to its end, in a separate thread."""
 
   def __init__(self, processes: Sequence[TaskProcess], screen: Screen, log_dir: Optional[str],
                prefix: str = "tf1ps-local: ", folds: bool = False):
     """Starts reading the tasks' `output`, which this class closes; `log_dir` exists or is None.
 
-    `prefix` begins the launcher's own lines. With `folds`, the screen leaves out noise and holds
-    tracebacks back.
+    `prefix` begins the launcher's own lines. With `folds`, the screen omits noise and holds back
+    tracebacks.
     """
     self._screen, self._log_dir = screen, log_dir
     self._folds = folds and not screen.is_json
     self._is_ending = False
     self._shown = 0
-    self._lock = threading.Lock()  # for what is held back
+    self._lock = threading.Lock()  # for the lines that are held back
     self._stalls = Stalls(prefix)
     self._streams: Dict[TaskProcess, _Stream] = {}
     self._new = collections.deque()  # streams that the thread does not read yet
@@ -252,22 +252,22 @@ class Output:
     return list(self._streams[process].kept)[-n:]
 
   def is_on_screen(self, process: TaskProcess) -> bool:
-    """Whether the last line of a process was shown so lately that it still stands there."""
+    """Whether the last line of a process was shown so recently that it is still on the screen."""
     return self._screen.count - self._streams[process].shown_at <= _SCREENFUL
 
   def begin_end(self) -> None:
-    """Another task has failed: leaves out its consequences, and keeps what is held back."""
+    """Notes that a task has failed: omits the consequences, and keeps back the held lines."""
     self._is_ending = True
 
   def take_held(self, process: TaskProcess) -> List[str]:
-    """Returns the traceback that is held back, with the lines below it; it is not shown then."""
+    """Returns the held-back traceback, with the lines below it, which are then not shown."""
     with self._lock:
       stream = self._streams[process]
       held, stream.held = stream.held, []
     return held
 
   def show_held(self, process: TaskProcess) -> None:
-    """Shows what is held back of a process."""
+    """Shows the lines of a process that are held back."""
     for line in self.take_held(process):
       self._show_now(self._streams[process], line, None)
 
@@ -277,16 +277,17 @@ class Output:
             if line.startswith(WARNING)]
 
   def close(self, limit: float) -> None:
-    """Waits for the ends, then reads the remainder, and stops.
+    """Waits for the ends of the outputs, then reads the remainder, and stops.
 
-    The wait ends after `limit` seconds without another line, or ten times that while lines come.
+    The wait ends after `limit` seconds without another line, or, while lines come, after ten times
+    `limit` seconds.
     """
     if self._wake_write is None:
       return
     self._wait_while_lines_come(self._have_ended, limit)
     os.close(self._wake_write)
     self._wake_write = None
-    # It hangs only in a screen that takes no line; then it stays behind, as a daemon.
+    # The thread hangs only if the screen accepts no line; then it remains, as a daemon.
     self._wait_while_lines_come(self._thread_ends, limit)
     if not self._is_ending and not self._thread.is_alive():
       for process in list(self._streams):
@@ -329,7 +330,7 @@ class Output:
     os.close(self._wake_read)
 
   def _show_due(self):
-    """Shows what was held back for long; returns the seconds until this is to be called again."""
+    """Shows lines that were held back for long; returns the seconds until the next call is due."""
     lefts = [] if self._stalls.left is None else [self._stalls.left]
     for process, stream in list(self._streams.items()):
       if stream.held and not self._is_ending:
@@ -353,13 +354,13 @@ class Output:
     stream.shown_at = self._screen.count
 
   def _is_noise(self, stream, line):
-    """Whether a line is noise, or the line of code below such a warning."""
+    """Whether a line is noise, or is the line of code below a warning that is noise."""
     below, stream.is_noise = stream.is_noise, bool(NOISE.match(line))
     return stream.is_noise or (below and line.startswith("  ")) or (
       self._is_ending and bool(CONSEQUENCES.match(line)))
 
   def _hold(self, stream, line):
-    """Holds back a traceback and the lines that come at once below it."""
+    """Holds back a traceback and the lines that follow it immediately."""
     with self._lock:
       if not stream.held and line != _TRACEBACK:
         return False

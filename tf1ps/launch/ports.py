@@ -1,14 +1,15 @@
 """Free TCP ports for the tasks of a job on this machine.
 
 1. Candidates are drawn at random below the ephemeral range: the kernel gives ports of that range
-   to outgoing connections, and could do so before a server binds it. (With too little room below,
-   candidates are above the range; with too little there, any port from 1024 on.)
-2. Each candidate is bound to every interface, as TensorFlow's servers do: a port that is free on
+   to outgoing connections, and could give away a port before a server binds it. (If there is too
+   little room below the range, candidates are above it; if there is too little room above it, any
+   port from 1024 on is a candidate.)
+2. Each candidate is bound on every interface, as TensorFlow's servers do: a port that is free on
    127.0.0.1 only would fail later.
-3. All stay bound until there are enough; then all are closed together.
+3. All candidates stay bound until there are enough; then all are closed together.
 
-Between closing here and binding in the task, another process may still take a port. With some
-20,000 candidates two launchers seldom draw the same port. A task whose port is taken reports that
+Between the close here and the bind in the task, another process may still take a port. With some
+20,000 candidates two launchers seldom draw the same port. A task whose port is taken reports this
 by its exit code, and the launcher draws again.
 """
 
@@ -21,11 +22,11 @@ from typing import List
 
 _FIRST = 10000  # servers of the system and of other projects like the ports below
 _LAST = 65535
-_ROOM = 2000  # ports; in a smaller range two launchers would often meet
-# IANA's ephemeral range, which most systems use, where the kernel's cannot be read.
+_ROOM = 2000  # ports; in a smaller range two launchers would often draw the same port
+# IANA's ephemeral range, which most systems use, if the kernel's range cannot be read.
 _IANA_EPHEMERAL = (49152, 65535)
 _EPHEMERAL_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
-_NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # the family has no address here
+_NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # this machine has no address of the family
 
 
 def find_free_ports(n, candidates=None):
@@ -80,7 +81,7 @@ def ephemeral_range():
 def candidate_range(first, last):
   """Returns the range of ports to draw from, (low, high), both included.
 
-  It lies below the ephemeral range [first, last], else above it, else it is everything.
+  The range is below the ephemeral range [first, last], else above it, else all ports from 1024 on.
   """
   if first - _FIRST >= _ROOM:
     return _FIRST, first - 1
@@ -91,7 +92,8 @@ def candidate_range(first, last):
 
 def _bind(port):
   """Returns a socket bound to `port` on every interface, or None if it is not free."""
-  # A dual-stack socket, as gRPC's, meets sockets of either family; without IPv6, IPv4 alone.
+  # A dual-stack socket, like gRPC's, conflicts with sockets of both families. Without IPv6, an IPv4
+  # socket is used.
   for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
     try:
       bound = socket.socket(family, socket.SOCK_STREAM)

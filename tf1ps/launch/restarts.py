@@ -1,6 +1,6 @@
 """Decides whether a task that has failed is started again, and when.
 
-The launcher starts it at the same address, with the same flags:
+The launcher starts such a task at the same address, with the same flags:
 
   end of the task                   started again
   exit code 0                       no: the task has done its part
@@ -8,9 +8,9 @@ The launcher starts it at the same address, with the same flags:
   EXIT_PORT_TAKEN, the first start  no: the launcher starts all tasks with other ports
   any other failure or signal       yes, `max_restarts` times per task
 
-The first restart comes at once, the second after `TIMING.restart_pause`, and each next pause is
-twice as long, up to a limit. After a start that has lived for `TIMING.restart_reset` seconds the
-pauses begin anew; the count of restarts does not.
+The first restart comes immediately, the second restart comes after `TIMING.restart_pause`, and each
+later pause is twice as long as the previous pause, up to a limit. After a start that has lived for
+`TIMING.restart_reset` seconds, the pauses begin again from zero, but the count of restarts goes on.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Restarts:
     return self._tasks[name].restarts
 
   def first_failure(self, process: TaskProcess) -> TaskProcess:
-    """The first failure of a crash loop that `process` has ended; itself where it was the only."""
+    """The first failure of the crash loop that `process` ended, which may be `process` itself."""
     task = self._tasks[process.name]
     return task.first if task.first is not None and task.last is process else process
 

@@ -1,16 +1,17 @@
-"""Runs all tasks of a script on this machine, each in a process of its own.
+"""Runs all tasks of a script on this machine, each in a separate process.
 
 A script that is a task of a cluster takes its role and the cluster's addresses as arguments.
-Called without arguments, it can choose the addresses and start all of its tasks:
+Called without arguments, the script can choose the addresses and start all of its tasks:
 
-1. Each task is a fork of this process that calls the script's `main` with arguments of its own. So
-   TensorFlow is imported once. No server and no session may exist yet: a fork has no threads.
-2. Standard error has the command that starts the same task by hand in a shell of its own.
-3. The lines of the first task appear at once. Those of the others follow when the tasks before them
-   have ended, so that they are in the same order each time.
+1. Each task is a fork of this process that calls the script's `main` with its own arguments. So
+   TensorFlow is imported once. No server and no session may exist before the fork, because a fork
+   does not copy their threads.
+2. For each task, standard error has the command that starts this task by hand in another shell.
+3. The lines of the first task appear immediately. The lines of another task follow when the tasks
+   before it have ended, so that all lines are in the same order each time.
 4. When a task fails, the others have some seconds to end by themselves. A signal to this process,
    such as Ctrl-C, is passed to all tasks, which then have the same time. A second signal ends the
-   wait. Tasks that still run after it are killed.
+   wait. Tasks that still run after the wait are killed.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ def run_together(main: Callable[[], Optional[int]], *argument_lists: List[str]) 
 
   Args:
     main: the script's function, which reads `sys.argv`.
-    *argument_lists: lists of strings, the arguments of a process each. A user sees the lines of
-      the first process as they come.
+    *argument_lists: lists of strings; each list has the arguments of a process. A user sees the
+      lines of the first process as they come.
 
   Raises:
-    ValueError: no list is given, or a list has other elements than strings.
-    RuntimeError: a task calls it, because `main` does not see in its arguments which task it is.
-    SystemExit: a task failed: with its exit code; or this process got signal n: with 128 + n. No
-      task runs any more.
+    ValueError: no list is given, or a list has elements that are not strings.
+    RuntimeError: a task calls it, because `main` does not detect from its arguments which task it
+      is.
+    SystemExit: a task failed, and the code is its exit code; or this process got signal n, and the
+      code is 128 + n. No task runs any more.
   """
   for arguments in argument_lists or [None]:
     if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
@@ -53,7 +55,7 @@ def run_together(main: Callable[[], Optional[int]], *argument_lists: List[str]) 
   if _is_task:
     raise RuntimeError("the task with the arguments %r called run_together again: give each task "
                        "arguments that tell main which task it is" % (sys.argv[1:],))
-  # Before the first task, whose own lines on standard error could come within these.
+  # Before the first task starts, because its lines on standard error could mix with these lines.
   sys.stderr.write("".join(
     "%d$ python %s\n" % (number, " ".join(map(shlex.quote, sys.argv[:1] + arguments)))
     for number, arguments in enumerate(argument_lists, 1)))
@@ -93,13 +95,13 @@ def _wait(tasks, signals):
 
 
 class _Task:
-  """A process, and the file for its output, if it does not go to standard output."""
+  """A process, and the file for its output, if its output does not go to standard output."""
 
   def __init__(self, main, arguments, output):
     self._output, self._exit_code = output, None
     task_main.flush()
     parent = os.getpid()
-    # A task is born with this process's handlers: its signals wait until it has its own.
+    # A task starts with this process's handlers: its signals are blocked until it has its own.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
       self._pid = os.fork()
@@ -131,7 +133,7 @@ class _Task:
       self._output = None
 
   def end(self) -> int:
-    """Kills it if it still runs; returns its own exit code, 0 if it was killed here."""
+    """Kills the process if it still runs; returns its exit code, or 0 if it was killed here."""
     if not self.is_running():
       return self._exit_code
     os.kill(self._pid, signal.SIGKILL)

@@ -1,15 +1,15 @@
 """Runs a job on a few machines by the system's ssh client: starts its tasks, and ends them.
 
 1. An ssh client per task runs the script `_REMOTE` on the task's host. The script starts the
-   command in a session of its own, waits for it, and exits with its code.
-2. The script's input is its lifeline. A line is the name of a signal for the command, or a beat.
+   command in a new Unix session, waits for it, and exits with the command's exit code.
+2. The script's input is its lifeline. Each line is the name of a signal for the command, or a beat.
    When the input ends, or no beat comes for `ssh_silence` seconds, the launcher or the connection
    is gone: the script ends the command by SIGTERM, and after --grace by SIGKILL. So no task
-   outlives the launcher, however it ends.
-3. After the command has ended, the script kills what is left of its session.
+   outlives the launcher, however the launcher ends.
+3. After the command has ended, the script kills the remaining processes of the command's session.
 4. `watch.Watch` waits for the ends, and ends the tasks. --grace is the limit of each of its waits.
 
-ssh exits with 255 where it cannot connect or loses the connection; its message is in the output.
+ssh exits with 255 if it cannot connect or loses the connection; its message is in the output.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tf1ps.launch.watch import Watch, show_end
 
 _PREFIX = "tf1ps-ssh: "
 _OUTPUT_LIMIT = 10 * TIMING.output_limit  # an ssh client that has ended leaves no pipe open
-_EXIT_OF_SSH = 255  # it could not connect, or lost the connection
-# No question can be answered here. A dead connection ends the client within 20 s.
+_EXIT_OF_SSH = 255  # ssh could not connect, or lost the connection
+# No user can answer a question of ssh here. A dead connection ends the client within 20 s.
 _OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=5",
             "-o", "ServerAliveCountMax=3")
 
@@ -69,12 +69,12 @@ exit "$code"
 
 
 class _Remote(TaskProcess):
-  """A task on another machine, as its ssh client shows it; `pid` is that of the client."""
+  """A task on another machine, as its ssh client shows it; `pid` is the client's process id."""
 
   def __init__(self, task: Task, argv: Sequence[str], ssh: Sequence[str]):
     self._client = subprocess.Popen(
       argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0,
-      start_new_session=True)  # Ctrl-C is for the launcher alone
+      start_new_session=True)  # so that Ctrl-C reaches only the launcher
     super().__init__(task.name, self._client.pid, os.dup(self._client.stdout.fileno()))
     self._client.stdout.close()
     os.set_blocking(self._client.stdin.fileno(), False)
@@ -145,7 +145,7 @@ class _Hosts(Backend):
         remote.write(".")
 
   def wait(self, interrupts, limit) -> None:
-    pause = TIMING.local_poll_interval  # an ssh client that has ended says nothing
+    pause = TIMING.local_poll_interval  # the end of an ssh client gives no notice
     select.select([interrupts], [], [], pause if limit is None else min(limit, pause))
 
   def signal_task(self, process: TaskProcess, number: int) -> None:
@@ -177,7 +177,7 @@ def run_on_hosts(tasks: Sequence[Task], command: Sequence[str], ssh: Sequence[st
              "%g" % TIMING.ssh_silence, "env", "PYTHONUNBUFFERED=1",
              *[SCREEN_VARIABLE + "=1"] * screen.is_terminal,
              "TF_CONFIG=" + tf_config_of(tasks, task), *command_of(command, tasks, task)]
-    # The login shell, whichever it is, sees quoted words alone.
+    # All words are quoted, so that any login shell understands them.
     return [*ssh, *_OPTIONS, "--", task.host, "exec " + " ".join(map(shlex.quote, words))]
 
   if log_dir is not None:

@@ -1,9 +1,9 @@
-"""Collects what stalled tasks wait for, and shows it together: who waits for whom.
+"""Collects the lines of stalled tasks, and shows in one table which task waits for which.
 
 A worker that makes no step prints a line that begins with "stalled: " (training/stall_watch.py).
-Tasks that stand still for the same reason print their lines within seconds of each other. So the
-first line begins a pause, and the lines that come within it make one table. The table also has the
-tasks that are stopped by a signal, which cannot say so themselves.
+Tasks that stall for the same reason print their lines within seconds of each other. So the first
+line begins a pause, and the lines that come within this pause make one table. The table also has
+the tasks that are stopped by a signal, because these tasks cannot print a line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Stalls:
     self._due: Optional[float] = None
 
   def note(self, name: str, line: str) -> None:
-    """Takes a line of a task, which may be about another thing than a stall."""
+    """Takes a line of a task; ignores a line that is not about a stall."""
     stall = _STALLED.match(line)
     if stall is None:
       return
@@ -44,7 +44,7 @@ class Stalls:
     """Returns the table's lines if it is due, once; else [].
 
     Args:
-      processes: of all tasks, in the order of the table.
+      processes: the processes of all tasks, in the order of the table.
     """
     if self.left != 0.0:
       return []

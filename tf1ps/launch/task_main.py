@@ -3,9 +3,9 @@
 1. The fork server has prepared the streams (`prepare_streams`).
 2. `become_task` sends stdout and stderr, of Python and of C, into a pipe, puts the process into a
    process group of its own, and ties it to the launcher and the fork server.
-3. It gives the process its own signals, random numbers and environment. Only then it unpickles the
-   function, which imports its module, and calls it.
-4. The process leaves by `os._exit` with the function's result, after flushing: the threads of a
+3. It gives the process its own signals, random numbers and environment. Only then does it unpickle
+   the function, which imports the function's module, and call it.
+4. After flushing, the process leaves by `os._exit` with the function's result: the threads of a
    TensorFlow server would delay an ordinary end.
 
 A task ends with its launcher by three means, because each works where another does not:
@@ -17,10 +17,11 @@ A task ends with its launcher by three means, because each works where another d
    the end of file the task kills its own process group. This works on every system, but not in a
    stopped task.
 3. `die_with_parent`: the kernel sends a signal when the parent has ended (Linux only). This works
-   in a stopped task, but reaches that one process alone.
+   in a stopped task, but reaches only the task's own process.
 
-Nothing is ever written into the pipe of 2. Python opens its write end close-on-exec, and tasks are
-forked from a process that never had it: so it is open exactly as long as the launcher keeps it.
+Nothing is ever written into the pipe of 2. Python opens the pipe's write end close-on-exec, and
+tasks are forked from a process that never had the write end. So the write end is open exactly as
+long as the launcher keeps it.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ import traceback
 from tf1ps import links
 from tf1ps.compat import EXIT_FAILED
 
-# Of the environment of a task.
+# Variables of a task's environment.
 TLS_VARIABLE = "TF1PS_TLS_DIR"  # the directory of certificates, for encrypted links
 TITLE_VARIABLE = "TF1PS_TITLE"  # such as "tf1ps ps 0 digits"
 _PR_SET_PDEATHSIG = 1
 
 
 def prepare_streams():
-  """Prepares Python's streams for pipes, which their descriptors become in the tasks.
+  """Prepares Python's streams for pipes, because their descriptors become pipes in the tasks.
 
   The fork server calls this: a stream that was opened on a file cannot be changed once its
   descriptor is a pipe, and modules that the fork server imports keep these objects for their logs.
@@ -73,7 +74,7 @@ def become_task(fork_server, launcher_pipe, output, env, payload):
     if env.get(TITLE_VARIABLE):
       show_title(env[TITLE_VARIABLE])
     if env.get(TLS_VARIABLE):
-      # Before there are threads; and new credentials would undo what comes next.
+      # Before there are threads, and before `die_with_parent`, which new credentials would undo.
       links.enter(env[TLS_VARIABLE])
     die_with_parent(fork_server)
     watch_launcher(launcher_pipe)
@@ -85,13 +86,14 @@ def become_task(fork_server, launcher_pipe, output, env, payload):
 
 
 def show_title(title: str) -> None:
-  """Has ps and top show a title in place of this process's command line, and of no variable."""
-  os.environ["SPT_NOENV"] = "1"  # it would write over the environment that /proc shows
+  """Makes ps and top show a title instead of this process's command line."""
+  # Without this variable, setproctitle would overwrite the environment that /proc shows.
+  os.environ["SPT_NOENV"] = "1"
   try:
     import setproctitle
     setproctitle.setproctitle(title)
   except ImportError:
-    pass  # a convenience: a task runs without it
+    pass  # setproctitle is optional: a task runs without it
   finally:
     del os.environ["SPT_NOENV"]
 
@@ -137,7 +139,7 @@ def _run(env, payload):
 
 def reset_inherited():
   """Gives this process its own signals and random numbers."""
-  signal.set_wakeup_fd(-1)  # the parent's: it would take this process's signals for its own
+  signal.set_wakeup_fd(-1)  # the parent's descriptor would report this process's signals to it
   # A shell starts background commands with SIGINT ignored.
   signal.signal(signal.SIGINT, signal.default_int_handler)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -181,9 +183,9 @@ def watch_launcher(read_end: int) -> threading.Thread:
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
   """Asks the kernel to send this process a signal when its parent has ended. Linux only.
 
-  For Linux the parent is the *thread* that forked this process: it must live as long as its
-  process. If the parent has ended already, the signal is sent at once. A later call replaces the
-  signal.
+  For Linux the parent is the *thread* that forked this process, so that thread must live as long as
+  the parent process. If the parent has already ended, the signal is sent immediately. A later call
+  replaces the signal.
   """
   if not sys.platform.startswith("linux"):
     return

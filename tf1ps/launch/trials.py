@@ -1,13 +1,13 @@
-"""Measures jobs on this machine in turns, so that other load meets all of them alike.
+"""Measures jobs on this machine in turns, so that other load affects all jobs equally.
 
-1. `Trials.start` starts jobs, a few at a time. Each makes its first steps and is held: SIGSTOP
-   stops its processes.
-2. `Trials.measure` gives each job a turn in each round: it goes on, settles, and its steps are
-   counted for some seconds.
-3. Leaving the context kills all.
+1. `Trials.start` starts jobs, a few at a time. Each job makes its first steps and is then held:
+   SIGSTOP stops its processes.
+2. `Trials.measure` gives each job a turn in each round: the job continues and settles, and then its
+   steps are counted for some seconds.
+3. The end of the context kills all jobs.
 
-A job that fails or makes no step is lost, with its reason; the others go on. The workers note their
-steps in files (training/step_log.py).
+A job that fails or makes no step is lost, and its reason is noted; the other jobs continue. The
+workers note their steps in files (training/step_log.py).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tf1ps.launch.fork_server import ForkServer, LocalTask, TaskProcess
 from tf1ps.launch.output import Output, Screen
 from tf1ps.training import NotedRun, read_step_log
 
-_READY_RUNS = 3  # that a job makes before it is held for the first time
+_READY_RUNS = 3  # the runs that a job makes before it is held for the first time
 _AT_ONCE = 3  # jobs that start at the same time
-_LINES = 3  # of a failed task
+_LINES = 3  # the last lines of a failed task to look at
 _SETTLE = 0.3  # seconds of a turn that do not count
-_WINDOW_RUNS = 3  # that a turn has at least
+_WINDOW_RUNS = 3  # a turn has more runs than this
 
 
 class Trial(NamedTuple):
@@ -44,8 +44,8 @@ class Trials:
   Attributes:
     rates: {name: the steps per second of each turn}.
     lost: {name: the reason}.
-    late: the names of those that were not ready in time.
-    start_seconds: of each job, as far as jobs have become ready.
+    late: the names of the jobs that were not ready in time.
+    start_seconds: the mean seconds of a job's start, over the jobs that have become ready.
   """
 
   def __init__(self, preload: Sequence[str], quiet: bool = True):
@@ -70,8 +70,8 @@ class Trials:
     """Starts jobs, and holds each when it has made its first steps.
 
     Args:
-      makers: each makes a `Trial`, right before its start: it chooses ports.
-      until: the moment, as of `time.monotonic`, at which a job that is not ready is lost.
+      makers: functions that each make a `Trial` right before its start, because it chooses ports.
+      until: the moment, by `time.monotonic`, at which a job that is not ready is lost.
     """
     waiting, starting, began, ready = list(makers), [], time.monotonic(), 0
     while waiting or starting:
@@ -99,12 +99,12 @@ class Trials:
       time.sleep(TIMING.local_poll_interval)
 
   def measure(self, names: Sequence[str], rounds: int, seconds: float, until: float) -> int:
-    """Measures jobs in rounds; each begins with another job. Returns the number of rounds.
+    """Measures jobs in rounds, each of which begins with another job; returns the number of rounds.
 
     Args:
-      names: the jobs; those that are lost are left out.
+      names: the jobs; lost jobs are left out.
       rounds: the number of rounds, if there is time for them.
-      seconds: of each turn; longer if a job needs longer for a few runs.
+      seconds: the length of each turn; a turn is longer if a job needs longer for a few runs.
       until: the moment at which no further round begins.
     """
     took = 0.0
@@ -156,7 +156,7 @@ class Trials:
       self._signal(trial.name, signal.SIGSTOP)
 
   def _check(self, trial) -> bool:
-    """Returns whether all tasks of a job run; it is lost otherwise."""
+    """Returns whether all tasks of a job run; otherwise the job is lost."""
     self._server.take()
     if trial.name in self.lost:
       return False

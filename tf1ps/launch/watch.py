@@ -1,4 +1,4 @@
-"""Watches the tasks of a job from their start to the end of all of them, on any backend.
+"""Watches the tasks of a job from their start until all have ended, on any backend.
 
 The states of a task:
 
@@ -10,18 +10,19 @@ The states of a task:
 
 A ps is spare once all workers have ended with 0, in a job with restarts.
 
-1. The workers end first, then the ps, then the evaluator. A worker that ends with 0 leaves the
-   others alone. The ps must end within a limit after the last worker, and the evaluator after the
-   last ps. A program of tf1ps that is later fails the job; any other, such as a ps of plain
-   TensorFlow, is ended.
-2. The first failed task ends the job, and so does a signal to the launcher: first the workers, so
-   that the chief can save the values of the ps, then the others; by a signal, and after a limit by
-   SIGKILL. A second signal kills all at once.
-3. The outcome names the first failure, not its consequences: among failures seen at once, a task
-   that was killed; and a task with `EXIT_RELEASED` (the chief has reported to it that the job
-   failed) only if no other fails within some seconds.
-4. The report is the traceback of the task that failed first, once, or its last lines if they do not
-   stand just above already; after a crash loop, those of its first failure.
+1. The workers end first, then the ps, then the evaluator. A worker that ends with 0 does not affect
+   the other tasks. The ps must end within a limit after the last worker, and the evaluator within a
+   limit after the last ps. If a program of tf1ps ends later, the job fails. If another program is
+   late, such as a ps of plain TensorFlow, the launcher ends it.
+2. The first failed task ends the job, and so does a signal to the launcher. The launcher first ends
+   the workers, so that the chief can save the values of the ps, and then the other tasks. It ends
+   them by a signal, and after a limit by SIGKILL. A second signal kills all tasks immediately.
+3. The outcome names the first failure, not its consequences. Among failures seen together, it names
+   a task that was killed. It names a task with `EXIT_RELEASED` (the chief has reported to the task
+   that the job failed) only if no other task fails within some seconds.
+4. The report is the traceback of the task that failed first, once. Without a traceback, it is the
+   task's last lines, unless they are just above already. After a crash loop, they are the lines of
+   the first failure.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from tf1ps.launch.job import Backend, Job, JobOutcome, TaskProcess, plural
 from tf1ps.launch.output import Output, Screen, log_path
 from tf1ps.launch.restarts import Restarts
 
-_REPORT_LINES = 10  # of a failed task, which are shown again at the end
+_REPORT_LINES = 10  # the last lines of a failed task that are shown again at the end
 
 
 def failure(text: str, report: Sequence[str] = ()) -> JobOutcome:
@@ -55,7 +56,7 @@ def failure(text: str, report: Sequence[str] = ()) -> JobOutcome:
 
 
 def interrupted(interrupts: SignalQueue) -> JobOutcome:
-  """Returns the outcome where a signal ended the launcher."""
+  """Returns the outcome of a job whose launcher was ended by a signal."""
   number = interrupts.received[0]
   return JobOutcome(signal_exit_code(number), "ended by " + signal_name(number))
 
@@ -71,7 +72,7 @@ def show_end(screen: Screen, prefix: str, outcome: JobOutcome, text: str, began:
 
 
 class Watch:
-  """The tasks of a job from their start to the end of all of them."""
+  """The tasks of a job from their start until all have ended."""
 
   def __init__(self, job: Job, backend: Backend, interrupts: SignalQueue, screen: Screen):
     self._job, self._backend = job, backend
@@ -88,7 +89,7 @@ class Watch:
     self._handled = 0  # how many of the signals have been acted on
 
   def run(self) -> JobOutcome:
-    """Runs the tasks; all of them have ended when this returns, or end with their backend.
+    """Runs the tasks; when this returns, all tasks have ended, or will end with their backend.
 
     Raises:
       OSError: a task cannot be started, or a log file cannot be written.
@@ -150,8 +151,8 @@ class Watch:
       if jobs == ("ps",):
         self._due = {name: moment for name, moment in self._due.items() if _job_of(name) != "ps"}
       ended = self._wait(self._have_ended(jobs, or_failed=True), limit)
-      # A user may signal every process of the job: tasks that end by that did not fail. The ends of
-      # the tasks may be here before the signal.
+      # A user may signal every process of the job: tasks that end by this signal did not fail. The
+      # launcher may notice the ends of the tasks before it gets the signal.
       if self._failed and all(process.was_ended_by_signal for process in self._failed):
         self._wait(lambda: False, TIMING.common_signal_limit)
       if self._interrupts.received and (self._failed or not ended):
@@ -168,7 +169,7 @@ class Watch:
       if away and not late:
         return failure("%s did not come back within %g s after the last ps" % (
           " and ".join(away), limit))
-      # A ps that was started again has missed its release, and has nothing to keep.
+      # A ps that was started again may have missed its release, and has no state to keep.
       if late and self._job.is_ours and not (
           jobs == ("ps",) and all(self._restarts.count(process.name) for process in late)):
         return failure("%s did not end within %g s after the last %s" % (
@@ -193,7 +194,7 @@ class Watch:
     end = None if limit is None else time.monotonic() + limit
     while True:
       self._start_due()
-      self._take_ended()  # also those whose end came while a task was started
+      self._take_ended()  # including tasks that ended while a task was started
       if done():
         return True
       if len(self._interrupts.received) > self._handled or (
@@ -212,7 +213,7 @@ class Watch:
         self._note_failure(process)
 
   def _note_failure(self, process):
-    """Has a failed task started again after a pause, or adds it to `_failed`."""
+    """Plans a failed task's restart after a pause, or adds the task to `_failed`."""
     pause = None
     if not self._is_ending and not self._interrupts.received:
       if self._is_spare(process):
@@ -264,7 +265,7 @@ class Watch:
   def _report(self, outcome):
     """Returns the report, and whether its lines were shown.
 
-    The last line of a traceback stands in the job's last line.
+    The last line of a traceback is part of the job's last line.
     """
     is_failed = outcome.exit_code and self._failed
     report = [] if is_failed or self._output is None else self._output.warnings()
@@ -287,7 +288,7 @@ class Watch:
     return report, is_shown
 
   def _show_others(self):
-    """Shows the held-back last words of the tasks that failed later, for another reason."""
+    """Shows the held-back last lines of the tasks that failed later, for another reason."""
     reasons = {self._last_line(process) for process in self._causes}
     for process in self._causes and self._failed:
       if process in self._causes:
@@ -312,7 +313,7 @@ class Watch:
     return ": " + match.group(1)
 
   def _look_for_taken_port(self, outcome):
-    """Replaces the cause by a taken port, because of which others may have failed first."""
+    """Replaces the cause by a taken port, which may have made other tasks fail first."""
     taken = [process for process in self._failed if process.exit_code == EXIT_PORT_TAKEN
              and self._job.is_ours and not self._restarts.count(process.name)]
     if not taken:
@@ -321,7 +322,7 @@ class Watch:
 
   def _end(self, number, workers_limit):
     """Ends the running tasks: workers, then the others; by a signal, then by SIGKILL."""
-    # The first signal to the launcher has led here, or finds that the tasks are being ended.
+    # The first signal to the launcher has led here, or comes while the tasks are being ended.
     self._handled = max(1, len(self._interrupts.received))
     self._start_none()
     for jobs, limit in ((("worker",), workers_limit), (None, self._job.others_limit)):
