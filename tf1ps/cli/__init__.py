@@ -1,4 +1,4 @@
-"""Runs jobs from Python, and holds the flags and `main` of each program such as tf1ps-worker.
+"""Runs jobs from Python, and has the flags and the `main` of each program such as tf1ps-worker.
 
 `run_local` runs a whole job on this machine and returns its results. `main` turns a program file
 into a command.

@@ -3,11 +3,12 @@
 TensorFlow reads its environment while it is imported, and the user's program may define flags. So
 the order matters:
 
-1. `run` parses our flags and refuses bad values. It ignores flags that it does not know yet.
-2. It sets the environment: quiet, and without GPUs for a task that shall see none.
-3. It takes the defaults that the user's program brings (program_flags.py). It imports the program,
-   which defines its own flags. It refuses a flag of the program that a program of tf1ps has, too.
-   It answers `--help`.
+1. `run` parses tf1ps's own flags and refuses bad values. It ignores flags that it does not know
+   yet.
+2. It sets the environment: quiet, and without GPUs for a task that must not see GPUs.
+3. It takes the defaults that the user's program defines (program_flags.py). It imports the program,
+   which defines its own flags. It refuses a flag of the program if a program of tf1ps also has this
+   flag. It answers `--help`.
 4. It parses the whole command line and refuses unknown flags.
 5. It calls the program's main. An error becomes one line (see errors.py), and exit code 1.
 
@@ -50,8 +51,8 @@ from tf1ps.program import check_source, file_of
 from tf1ps.training import GPU_NONE, LOG_JSON, OLD_FLAGS, TABLE
 
 _TASKS = ("worker", "ps", "evaluator", "task")
-# These never import a user's program, or only to find its flags, as tf1ps-tune does: a program may
-# define a flag that only they have.
+# These programs never import a user's program, or import it only to find its flags, as tf1ps-tune
+# does. So a user's program may define a flag that only these programs have.
 _WITHOUT_PROGRAM = {"reset", "ssh", "status", "top", "tune"}
 
 _ONE_RESULT = ("status", "tune")
@@ -76,16 +77,16 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
       user's program, becomes --program=NAME in this list.
     main: gets the user's `Program`, or None; with `takes_names` it gets the names. It returns the
       exit code.
-    check: raises an error for wrong flags, before the import of the user's program and TensorFlow.
+    check: raises an error for wrong flags, before the user's program and TensorFlow are imported.
     needs_program: whether --program must be given.
-    lazy: whether the user's program is imported only if the command line has a flag of its own.
+    lazy: whether the user's program is imported only if the command line has one of its flags.
     takes_names: whether the arguments that are not flags are names. Such a program has no
       --program.
     on_failure: called with the error that ends the program, and with its line.
     launched: whether a launcher started this task.
 
   Returns:
-    The exit code. A launcher gets EXIT_REFUSED after an error that another start would meet, too.
+    The exit code. A launcher gets EXIT_REFUSED after an error that would also end another start.
   """
   name = "tf1ps-" + program_name
   guard_streams()
@@ -149,7 +150,7 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
 
 
 def asks_for_text(argv: List[str]) -> bool:
-  """Whether a command line asks for --help or --version alone."""
+  """Whether a command line asks only for --help or --version."""
   return "--version" in argv or bool(_HELP.intersection(argv))
 
 
@@ -166,7 +167,7 @@ def refuse(program_name: str, error: BaseException) -> int:
 
 
 def is_given(name: str) -> bool:
-  """Whether the command line has any of our flags."""
+  """Whether the command line has a given flag of tf1ps."""
   return name in FLAGS and bool(FLAGS[name].present)
 
 
@@ -186,7 +187,7 @@ def prepare_tensorflow():
 
 
 def open_devices(config=None) -> None:
-  """Has TensorFlow look for GPUs without messages. The start of a server does this as well."""
+  """Makes TensorFlow look for GPUs without messages, as the start of a server also does."""
   import tensorflow.compat.v1 as tf
 
   with held_back(FLAGS.verbosity):
@@ -194,8 +195,8 @@ def open_devices(config=None) -> None:
 
 
 def leave(code: int) -> None:
-  """Ends the process at once, without waiting for a server's threads or an open session."""
-  links.deliver()  # the end of this process ends its sidecar, too
+  """Ends the process immediately, without waiting for a server's threads or an open session."""
+  links.deliver()  # before the exit, which also ends the sidecar of this process
   sys.stdout.flush()
   sys.stderr.flush()
   logging.shutdown()
@@ -240,9 +241,10 @@ def load(path: str, verbosity: str):
 
 
 def _refuse_misspelt(name: str, path: str, others: List[str]) -> None:
-  """Refuses a flag that is nearly a flag of ours, and that no file of the program has as a text.
+  """Refuses a flag that is nearly a flag of tf1ps, and that no file of the program has as a text.
 
-  Any other flag may be the program's: only its import, with TensorFlow's, shows what it defines.
+  Any other flag may be the program's. Only the program's import, which imports TensorFlow, shows
+  which flags it defines.
   """
   own = runner.OwnFlags()
 
@@ -281,7 +283,7 @@ def _is_there(path: str) -> bool:
 
 
 def _parse_ours(name: str, argv: List[str], wants_help: bool) -> List[str]:
-  """Parses our flags; returns the other arguments, which the user's program may know."""
+  """Parses tf1ps's flags; returns the other arguments, which the user's program may know."""
   try:
     return FLAGS([name] + argv, known_only=True)[1:]
   except flags.Error as error:
@@ -304,7 +306,7 @@ def _parse(name: str, argv: List[str], takes_names: bool) -> List[str]:
 
 
 class _TaskFormatter(logging.Formatter):
-  """Puts the time of day before a message of one line; the columns of a table stay in line."""
+  """Puts the time of day before one-line messages; the lines of a table stay aligned without it."""
 
   def __init__(self):
     super().__init__("%(asctime)s %(message)s", LINE_TIME)
@@ -317,9 +319,9 @@ class _TaskFormatter(logging.Formatter):
 
 
 def _use_log_format(program_name: str, argv: List[str]) -> None:
-  """Makes the output JSON if the flags ask for it: before they are parsed, which may fail.
+  """Makes the output JSON if the flags ask for JSON, before the parse of the flags, which may fail.
 
-  The result of tf1ps-status and tf1ps-tune is a single object already.
+  The result of tf1ps-status and tf1ps-tune is already a single JSON object.
   """
   if program_name not in _ONE_RESULT and command_line.find_value(argv, "log_format") == LOG_JSON:
     task = "tf1ps-" + program_name

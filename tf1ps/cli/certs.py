@@ -1,4 +1,4 @@
-"""tf1ps-certs: makes the authority of a job, and the certificates that --tls_dir takes."""
+"""tf1ps-certs: makes the authority of a job, and the certificates for --tls_dir."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def run(argv: List[str]) -> int:
   """Makes certificates; returns the exit code: 0, 1 after an error, 2 for a wrong command line."""
   try:
     request = _parse(argv)
-  except SystemExit as error:  # --help, or a wrong flag, of which argparse has printed the error
+  except SystemExit as error:  # --help, or a wrong flag, whose error argparse has printed
     return error.code or 0
   groups = [request.hosts] if request.one else [[host] for host in request.hosts]
   try:

@@ -14,16 +14,17 @@ HELP_ALL = ("--help=all", "--helpfull")
 def name_program(argv: Sequence[str], program: str) -> List[str]:
   """Makes the argument without a dash, the program's path or module, the value of --program.
 
-  A flag that is not ours takes the next argument as its value, unless that begins with a dash: the
-  user's program alone knows which flags have values. So a program stands in front of such flags, or
-  they have a "=".
+  A flag that is not a flag of tf1ps takes the next argument as its value, unless that argument
+  begins with a dash: only the user's program knows which of its flags have values. So a user puts
+  the program before such flags, or writes them with "=".
 
   Args:
     argv: the arguments.
     program: a name in `PROGRAMS` whose program has --program, such as "worker".
 
   Returns:
-    The arguments, --program first: a flag that is not ours ends the first look at a command line.
+    The arguments, with --program first, because the first parse of a command line ends at a flag
+    that is not a flag of tf1ps.
 
   Raises:
     UsageError: two arguments name the program.
@@ -53,7 +54,7 @@ def name_program(argv: Sequence[str], program: str) -> List[str]:
 def find_value(argv: Sequence[str], name: str) -> Optional[str]:
   """Returns the text of a flag on a command line that is not parsed yet; None without the flag.
 
-  The last of several counts, as for absl.
+  If a command line has the flag several times, the last one counts, as for absl.
   """
   last = None
   for position, text in enumerate(argv):
@@ -71,7 +72,7 @@ def without_others(argv, program) -> List[str]:
             if program != "local" and option.name not in own}
   kept, is_value = [], False
   for text in argv:
-    if is_value:  # of a flag that was left out
+    if is_value:  # the value of a flag that was left out
       is_value = False
       continue
     name, has_value, _ = text.lstrip("-").partition("=")

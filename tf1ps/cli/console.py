@@ -1,7 +1,7 @@
 """The console scripts: `tf1ps local` and `tf1ps-local` both call `local`, and so on.
 
-From here on a signal ends a program with a line and its exit code, so imports that take a while
-come later.
+From here on, a signal ends a program with a line and the signal's exit code. So slow imports come
+after the handlers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from tf1ps import version
 from tf1ps.compat import EXIT_FAILED, EarlyEnd, Error
 
-# Each program is a module of this room with `run`.
+# Each program is a module of this room that defines `run`.
 PROGRAMS = {
   "local": "train a program on this machine: tf1ps local digits.py --num_workers=2",
   "run": "run an unmodified TensorFlow 1 program",
@@ -35,7 +35,7 @@ PROGRAMS = {
   "task": "the task of a job that its scheduler's environment names",
 }
 _READ = ("docs", "doctor")
-# A server's threads, or an open session, would hold up an ordinary end.
+# A server's threads, or an open session, would delay an ordinary end of these programs.
 _WITH_SESSIONS = ("evaluator", "ps", "reset", "status", "task", "top", "worker")
 
 
@@ -62,12 +62,12 @@ def main() -> None:
 def _main(name: str) -> None:
   EarlyEnd("tf1ps-" + name).install()
   if name in _READ:
-    # These programs end quietly by SIGPIPE when their reader goes, such as `head`. Streams that
-    # drop text (see compat/streams.py) would lose findings while a reader such as `less` rests.
+    # These programs end quietly by SIGPIPE when their reader, such as `head`, ends. Streams that
+    # drop text (see compat/streams.py) would lose findings while a reader such as `less` waits.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
   try:
     program = importlib.import_module("tf1ps.cli." + name)
-  except Error as error:  # in the environment, such as a wrong TF1PS_TIMING
+  except Error as error:  # the environment has an error, such as a wrong TF1PS_TIMING
     print("tf1ps-%s: %s" % (name, error), file=sys.stderr)
     sys.exit(EXIT_FAILED)
   code = program.run(sys.argv[1:])

@@ -2,8 +2,8 @@
 
     tf1ps-deploy render --to=slurm --program=train.py --num_workers=4 -- --steps=500
 
-Exit codes: 0, the files are written; 1, a value is wrong, or a file is there already, and nothing
-is written; 2, the command line is wrong. Nothing here imports TensorFlow.
+Exit codes: 0, the files are written; 1, a value is wrong or a file already exists, and no file is
+written; 2, the command line is wrong. Nothing here imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def run(argv: List[str]) -> int:
     ours, flags = argv[:argv.index("--")], argv[argv.index("--") + 1:]
   try:
     given = _parser().parse_args(ours)
-  except SystemExit as error:  # --help, or a wrong flag, of which argparse has printed the error
+  except SystemExit as error:  # --help, or a wrong flag, whose error argparse has printed
     return error.code or 0
   try:
     _check_values(flags)

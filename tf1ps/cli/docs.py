@@ -27,7 +27,7 @@ def run(argv: List[str]) -> int:
   parser.add_argument("--version", action="version", version="%s %s" % (_NAME, version.__version__))
   try:
     page = parser.parse_args(argv).page
-  except SystemExit as error:  # --help, or a wrong flag, of which argparse has printed the error
+  except SystemExit as error:  # --help, or a wrong flag, whose error argparse has printed
     return error.code or 0
   names = [name[:-len(".md")] for name in sorted(os.listdir(_FOLDER)) if name.endswith(".md")]
   if page is None:
@@ -52,7 +52,7 @@ def _read(name: str) -> List[str]:
 
 
 def _sections(lines: List[str]) -> Dict[str, slice]:
-  """Returns {anchor: the lines of its section, with the sections inside of it}."""
+  """Returns {anchor: the lines of its section, including the sections inside it}."""
   sections, is_code = {}, False
   for number, line in enumerate(lines):
     is_code ^= line.lstrip().startswith("```")

@@ -1,4 +1,4 @@
-"""tf1ps-doctor: reads TensorFlow 1 programs, runs nothing, and lists what fails on today's.
+"""tf1ps-doctor: lists what fails in TensorFlow 1 programs on today's TensorFlow; runs nothing.
 
 Exit codes: 0, no findings; 1, findings; 2, a file could not be read, or the command
 line is wrong.
@@ -31,10 +31,10 @@ def run(argv: List[str]) -> int:
   """Runs the program; returns the exit code."""
   try:
     request = _parse(argv)
-  except SystemExit as error:  # --help, or a wrong flag, of which argparse has printed the error
+  except SystemExit as error:  # --help, or a wrong flag, whose error argparse has printed
     return error.code or 0
   findings, errors, files, is_changed = [], [], 0, False
-  is_alone = request.diff or request.fix  # changes go into the named files, and no others
+  is_alone = request.diff or request.fix  # only the named files are changed
   for path in dict.fromkeys(file for given in request.paths for file in (
       _files(given) if is_alone or os.path.isdir(given) else _with_imports(given))):
     try:
@@ -98,7 +98,7 @@ def _read(path: str) -> _Source:
 
 
 def _files(path: str) -> Iterator[str]:
-  """Yields the path of a file, or the Python files of a folder outside of environments."""
+  """Yields the path of a file, or a folder's Python files outside virtual environments."""
   if not os.path.isdir(path):
     yield _plain(path)
     return
@@ -111,7 +111,7 @@ def _files(path: str) -> Iterator[str]:
 
 
 def _with_imports(path: str) -> List[str]:
-  """Returns a file and the own files that it imports, directly or by other files."""
+  """Returns a file and the program's own files that it imports, directly or indirectly."""
   def parse(name):
     try:
       return _read(name).program.tree

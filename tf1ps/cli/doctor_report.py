@@ -1,4 +1,4 @@
-"""What tf1ps-doctor prints: text, JSON or SARIF."""
+"""Makes the report of tf1ps-doctor: text, JSON or SARIF."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def text(findings: List[doctor.Finding], files: int) -> str:
   """Returns the findings rule by rule, the advice and the page of each rule, and the count.
 
   The findings that the import of tf1ps.v1 does not fix come first. The first findings of a rule
-  have a line each; a last line has the places of all others.
+  have a line each; a last line has the places of the rule's other findings.
 
   Args:
     findings: the findings of all files.
@@ -72,7 +72,7 @@ def _lines(group):
 
 
 def as_json(findings: List[doctor.Finding], files: int) -> str:
-  """Returns a list of objects, an object per finding."""
+  """Returns a JSON list with an object per finding."""
   del files
   return json.dumps([{
     "path": finding.path, "line": finding.line, "column": finding.column, "rule": finding.rule.name,

@@ -1,4 +1,4 @@
-"""tf1ps-local --dry_run: a step of a program in this process, and what the flags mean."""
+"""tf1ps-local --dry_run: makes a program's step in this process, and says what the flags mean."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(path: str, options, num_ps: int, has_end: bool = True) -> int:
     path: the program, as --program has it.
     options: the job's `Options`.
     num_ps: the number of the job's ps.
-    has_end: whether the flags of the job say when it ends.
+    has_end: whether the flags of the job say when the job ends.
   """
   program, began = None, time.monotonic()
   try:

@@ -1,8 +1,8 @@
 """Reports the error that ends a program.
 
 An error that tf1ps raises names the wrong value, so a line is enough. An error from the user's
-code, or an error that nobody expected, also needs its traceback: only the user's lines, if the
-error came from there.
+code, or an unexpected error, also needs its traceback. If the error came from the user's code, the
+traceback has only the user's lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tf1ps.training import OLD_FLAGS
 _EXPECTED = (ValueError, RuntimeError, OSError)
 _TF1PS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _FOLDED = "  (--verbosity=info shows the frames of TensorFlow and tf1ps as well)\n"
-# Hints for texts of Python and TensorFlow.
+# Hints for error messages of Python and TensorFlow.
 _HINTS = (
   (r"Field \d+ in record \d+ is not a valid",
    "If the file begins with a header, skip its line, as with header_lines=1"),
@@ -64,10 +64,10 @@ def show_traceback(error: BaseException, program, always: bool = False) -> bool:
   Args:
     error: the caught error.
     program: the user's `Program`, or None if none was imported.
-    always: whether every error but a `UsageError` gets its traceback.
+    always: whether every error except a `UsageError` gets its traceback.
 
   Returns:
-    Whether it was printed.
+    Whether the traceback was printed.
   """
   if isinstance(error, UsageError):
     return False
@@ -77,7 +77,7 @@ def show_traceback(error: BaseException, program, always: bool = False) -> bool:
   if own and not always:
     text = ["Traceback (most recent call last):\n", *traceback.format_list(own), _FOLDED]
   elif hasattr(error, "node_def") and program is not None and not always:
-    # For example an operation of a dataset's function. No frame shows the function's place.
+    # For example an operation of a dataset's function: no frame shows the place of the function.
     text = ["A step failed.", _FOLDED]
   else:
     text = traceback.format_exception(type(error), error, error.__traceback__)
@@ -86,7 +86,7 @@ def show_traceback(error: BaseException, program, always: bool = False) -> bool:
 
 
 def came_through(error: BaseException, program) -> bool:
-  """Whether an error came from the user's code: the program, or other code that it called.
+  """Whether an error came from the user's code: the program, or other code that the program called.
 
   Args:
     error: the caught error.
@@ -96,25 +96,25 @@ def came_through(error: BaseException, program) -> bool:
 
 
 def comes_again(error: BaseException, program) -> bool:
-  """Whether an error before the first step would end another start as well.
+  """Whether an error before the first step would also end another start.
 
-  It does if the error came from the user's code or from a value. A missing file, server or task may
-  be there the next time.
+  It would if the error came from the user's code or from a wrong value. A missing file, server or
+  task may be there the next time.
   """
   passes = isinstance(error, (OSError, RuntimeError, MemoryError)) or hasattr(error, "error_code")
   return not passes or came_through(error, program)
 
 
 def _own_frames(error, program) -> list:
-  """Returns the user's frames: where the error came from, else where its operation was made."""
+  """Returns the user's frames: where the error came from, else where its operation was created."""
   frames = _of_program(traceback.extract_tb(error.__traceback__), program)
   made_at = getattr(getattr(error, "op", None), "traceback", None)
   if frames or made_at is None:
     return frames
-  # TensorFlow 1.15 gives tuples.
+  # In TensorFlow 1.15 the frames are tuples.
   made_at = [traceback.FrameSummary(*frame[:3]) if isinstance(frame, tuple) else
              traceback.FrameSummary(frame.filename, frame.lineno, frame.name) for frame in made_at]
-  # The frames of the script that starts a task come before ours.
+  # The frames of the script that starts a task come before the frames of tf1ps.
   ours = [i for i, frame in enumerate(made_at) if frame.filename.startswith(_TF1PS)]
   return _of_program(made_at[ours[0]:] if ours else made_at, program)
 
@@ -145,7 +145,7 @@ def line(error: BaseException, program=None) -> str:
   if hints:
     from tf1ps.replication import ReplicaLostError  # late: a command line answers before TensorFlow
 
-    # Its text has the error of another task, with the advice for that behind it.
+    # The text of a ReplicaLostError has another task's error, with the advice for that error.
     hints = [] if isinstance(error, ReplicaLostError) else hints
   return place + ". ".join([text.rstrip(".") if hints else text, *hints])
 
@@ -161,14 +161,14 @@ def gpu_hint(error: BaseException) -> str:
 def near_file(error: BaseException) -> str:
   """Returns "; did you mean ...?" for an error that names a missing file, or ""."""
   path = getattr(error, "filename", None) if isinstance(error, FileNotFoundError) else None
-  if hasattr(error, "error_code"):  # of TensorFlow
+  if hasattr(error, "error_code"):  # an error of TensorFlow
     named = re.search(r"(\S+); No such file or directory", error_line(error))
     path = named and named.group(1)
   return near_path(path) if isinstance(path, str) and not os.path.exists(path) else ""
 
 
 def signal_of(error: BaseException) -> Optional[int]:
-  """The signal n of a SystemExit(128 + n) or of Ctrl-C; None for other errors."""
+  """Returns the signal n of a SystemExit(128 + n), or SIGINT for Ctrl-C; None for other errors."""
   if isinstance(error, KeyboardInterrupt):
     return int(signal.SIGINT)
   code = error.code if isinstance(error, SystemExit) else None

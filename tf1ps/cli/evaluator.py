@@ -30,7 +30,7 @@ def _check() -> None:
 
 
 def _follow(program) -> int:
-  # An evaluator needs no cluster: a step of Slurm may be its own.
+  # An evaluator needs no cluster, so `auto` ignores a Slurm step, which may be its own step.
   if (FLAGS.cluster_resolver != AUTO_RESOLVER or os.environ.get("TF_CONFIG") or FLAGS.ps_hosts
       or FLAGS.worker_hosts or FLAGS.chief_hosts):
     tasks.task_cluster("evaluator")

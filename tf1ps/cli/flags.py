@@ -1,7 +1,7 @@
 """Makes the flags of each program from the table in tf1ps/training/options.py.
 
-They are absl flags, so the user's program can define flags of its own. `--verbosity` replaces
-absl's flag of that name and accepts its numbers as well.
+The flags are absl flags, so the user's program can define its own flags. `--verbosity` replaces
+absl's flag of that name, and also accepts the numbers of absl's flag.
 
 `python -m tf1ps.cli.flags > docs/flags.md` writes the page of all flags.
 """
@@ -33,7 +33,7 @@ class _Parser(flags.ArgumentParser):
 
 
 class _InWords:
-  """Says what a text must be that the parser behind this class cannot read."""
+  """Says what a text must be if the parser, the next base class, cannot read the text."""
 
   must_be = ""
 

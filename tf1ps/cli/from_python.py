@@ -1,14 +1,15 @@
-"""The programs of tf1ps, called by Python code instead of a shell.
+"""Runs the programs of tf1ps from Python code instead of a shell.
 
 - `run_local` runs a whole job from a notebook, a test or a script, and returns its result.
 - `main` lets a program's file start itself: `python program.py --num_workers=2`.
 
-Both run tf1ps-local and its like in a process of its own. So the caller's process keeps its flags,
-signal handlers and threads as they are, and needs no TensorFlow; nothing here imports TensorFlow or
-absl. The arguments are checked where those of the shell are, with the same messages.
+Both run a program such as tf1ps-local in a separate process. So the caller's process keeps its
+flags, signal handlers and threads as they are, and needs no TensorFlow; nothing here imports
+TensorFlow or absl. The program checks the arguments as it checks those of a shell, with the same
+messages.
 
-The launcher of `run_local` is in a session of its own: Ctrl-C reaches the caller alone, which then
-ends the launcher. It ends as well when the caller has ended, however that happened.
+The launcher of `run_local` is in a separate Unix session: Ctrl-C reaches only the caller, which
+then ends the launcher. The launcher also ends when the caller has ended for any reason.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ def run_local(program: Union[str, os.PathLike, types.ModuleType], *,
               **options: Any) -> results.JobResult:
   """Runs a job on this machine, as tf1ps-local does, and waits for its end.
 
-  It may be called from any thread, any number of times, also at the same time. An exception, such
-  as KeyboardInterrupt, first ends all tasks; the chief saves, if there is a checkpoint_dir.
+  It may be called from any thread, any number of times, even concurrently. An exception, such as
+  KeyboardInterrupt, first ends all tasks; the chief saves, if there is a checkpoint_dir.
 
   Args:
-    program: a module, its name, or the path of a .py file. The tasks import it anew.
+    program: a module, its name, or the path of a .py file. Each task imports it again.
     output: a text file that gets the output of all tasks, line by line. None: sys.stdout.
     program_flags: the values of flags that the program itself defines, by name.
     **options: the flags of tf1ps-local, by name: `num_workers=2, epochs=30, sync_replicas=True`.
@@ -49,8 +50,9 @@ def run_local(program: Union[str, os.PathLike, types.ModuleType], *,
     The `JobResult`.
 
   Raises:
-    UsageError: a ValueError: tf1ps-local lacks an option, or refuses its value.
-    LocalJobError: a RuntimeError: a task failed. The text names it and has its last lines.
+    UsageError: tf1ps-local lacks an option, or refuses its value. It is a ValueError.
+    LocalJobError: a task failed; the text names the task and has its last lines. It is a
+      RuntimeError.
   """
   known = [option.name for option in of_program("local") if option.name != "program"]
   for name in options:
@@ -67,16 +69,16 @@ def run_local(program: Union[str, os.PathLike, types.ModuleType], *,
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-  """Starts the program whose file Python runs; it does not return.
+  """Starts the program whose file Python runs; does not return.
 
   Call it at the end of a program, below `if __name__ == "__main__":`. Then `python program.py` does
-  what tf1ps-local does with --program=program.py. With --job_name, or where TF_CONFIG in the
-  environment names a task, it does what that task's program does, such as tf1ps-worker; a task
-  ignores the flags of workers and evaluators that it lacks, so that all can have the same command
-  line. With --cluster_resolver it does what tf1ps-task does.
+  what tf1ps-local does with --program=program.py. With --job_name, or if TF_CONFIG in the
+  environment names a task, it does what that task's program does, such as tf1ps-worker. A task
+  ignores flags of workers and evaluators that its own program lacks, so that all tasks can have the
+  same command line. With --cluster_resolver it does what tf1ps-task does.
 
   Args:
-    argv: the arguments after the program's name; None: those of the command line.
+    argv: the arguments after the program's name; None: the arguments of the command line.
 
   Raises:
     UsageError: Python runs another file, or no file.
@@ -96,8 +98,8 @@ def main(argv: Optional[List[str]] = None) -> None:
   command = _command("console", started + "()", [name, *command_line.without_others(argv, started)])
   sys.stdout.flush()
   sys.stderr.flush()
-  # The task imports the file again, under its own name, with its flags, and sets TensorFlow up for
-  # itself. Only a new interpreter can do that.
+  # The task imports the file again, under the file's own name and with its flags, and sets up
+  # TensorFlow for itself. Only a new interpreter can do that.
   os.execv(command[0], command)
 
 
@@ -109,7 +111,7 @@ def _name_of(program) -> str:
     raise errors.UsageError("run_local: program must be a module, its name, or the path of a .py "
                             "file, got %r" % (program,))
   if program.__name__ != "__main__" and program.__package__:
-    return program.__name__  # it may import other modules of its package
+    return program.__name__  # the module may import other modules of its package
   path = getattr(program, "__file__", None)
   if path is None:
     raise errors.UsageError(
@@ -140,7 +142,7 @@ def _program_of(argv) -> str:
 
 
 def _command(module: str, call: str, argv: List[str]) -> List[str]:
-  """The command of an interpreter that makes a call of a module of this room."""
+  """The command of an interpreter that calls a function of a module of this room."""
   path = [entry for entry in sys.path if isinstance(entry, str)]
   code = "import sys; sys.path[:] = %r; from tf1ps.cli import %s; %s.%s" % (
     path, module, module, call)
@@ -148,7 +150,7 @@ def _command(module: str, call: str, argv: List[str]) -> List[str]:
 
 
 def _run(command: List[str], output) -> None:
-  """Runs a launcher to its end, also after an exception; a second exception kills all tasks."""
+  """Runs a launcher to its end, even after an exception; a second exception kills all tasks."""
   first = None
   with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                         stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",

@@ -17,7 +17,7 @@ from tf1ps.training import Option, of_program
 
 FLAGS = flags.FLAGS
 _WIDTH = 88
-_FEW = 20  # flags, which need no levels
+_FEW = 20  # a program with at most this number of flags needs no levels
 
 
 def text(program: str, summary: str, user_module: Optional[str] = None,
@@ -27,7 +27,7 @@ def text(program: str, summary: str, user_module: Optional[str] = None,
   Args:
     program: a name in `PROGRAMS`, such as "worker".
     summary: the program's task, in a sentence or two.
-    user_module: the name of the user's module, whose flags are listed as well, or None.
+    user_module: the name of the user's module, whose flags are also listed, or None.
     shows_all: whether all flags are listed, and not only those of the first level.
   """
   lines = textwrap.wrap("tf1ps-%s: %s" % (program, summary), _WIDTH)

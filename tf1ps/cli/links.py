@@ -1,6 +1,6 @@
-"""Gives a program encrypted and authenticated links, where --tls_dir is given (see room links).
+"""Gives a program encrypted and authenticated links if --tls_dir is given (see the room links).
 
-Without a namespace, or with wrong files, a program ends before it does any work.
+If the system allows no namespace, or if files are wrong, a program ends before it does any work.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from tf1ps.cli import command_line, errors
 from tf1ps.cluster import parse_address
 
 FLAGS = flags.FLAGS
-PROGRAMS = ("ps", "worker", "reset", "status", "top")  # they reach other tasks
+PROGRAMS = ("ps", "worker", "reset", "status", "top")  # the programs that connect to other tasks
 _TASKS = ("ps", "worker")
 _refusal: Optional[links.NamespaceError] = None
 
 
 def begin(program: str, folder: str) -> None:
-  """Moves this process behind its links, where a task of a launcher is already.
+  """Moves this process behind its links; a task that a launcher started is already there.
 
   Call it before there is a second thread.
 
   Args:
-    program: such as "ps".
+    program: the program's name, such as "ps".
     folder: the value of --tls_dir.
 
   Raises:
-    UsageError: a program that is not a task cannot have links. A task says so in `check`, where its
-      port is known.
+    UsageError: the links cannot be set up. For a task without a namespace, `check` raises the
+      error, because the task's port is known there.
   """
   global _refusal
   if links.is_inside():
@@ -51,7 +51,7 @@ def check_launcher() -> None:
   try:
     links.Identity(FLAGS.tls_dir).check("127.0.0.1")
     links.check_namespaces()
-    links.silence_grpc()  # the tasks are forked from a process that has imported it
+    links.silence_grpc()  # the tasks are forked from a process that has imported gRPC
   except (links.IdentityError, links.NamespaceError) as error:
     raise errors.UsageError(str(error)) from error
 
@@ -97,8 +97,8 @@ def open_port(cluster, on_lost: Callable[[str], None]) -> None:
   """Opens this task's port to the other tasks.
 
   Args:
-    cluster: of this task.
-    on_lost: gets the reason when the links are lost; it ends the process.
+    cluster: the cluster of this task.
+    on_lost: called with the reason when the links are lost; ends the process.
 
   Raises:
     PortTakenError: another process has the port.
@@ -119,7 +119,7 @@ def open_port(cluster, on_lost: Callable[[str], None]) -> None:
 
 
 def inner_address(address):
-  """Returns the address at which this process serves HTTP for the address of a flag."""
+  """Returns the address at which this process serves HTTP, given the address of a flag."""
   return address._replace(host="127.0.0.1") if links.is_inside() else address
 
 
@@ -149,5 +149,5 @@ def find_folder(argv: List[str]) -> str:
   try:
     argv = FLAGS.read_flags_from_files(list(argv))
   except (flags.Error, OSError):
-    return ""  # the error comes again when the flags are parsed
+    return ""  # the parse of the flags raises the error again
   return os.path.expanduser(command_line.find_value(argv, "tls_dir") or "")

@@ -105,7 +105,7 @@ def _run(argv, result_path) -> int:
 
 
 def _new_log_dir():
-  """Makes a directory for logs; returns None where no temporary directory can be written."""
+  """Makes a directory for logs; returns None if no temporary directory can be written."""
   try:
     return tempfile.mkdtemp(prefix="tf1ps-log-")
   except OSError:
@@ -117,7 +117,7 @@ def _new_log_dir():
 def metrics_addresses(ps_count: int):
   """Returns {task: the address of its metrics}, from --metrics_port on; {} without the flag.
 
-  Raises UsageError if the ports end too early, and MetricsError without prometheus_client.
+  Raises UsageError if there are too few ports, and MetricsError without prometheus_client.
   """
   from tf1ps.launch import describe_tasks
   from tf1ps.monitoring import check_prometheus_client
@@ -146,7 +146,7 @@ def num_ps() -> int:
 
 
 def with_defaults(argv) -> list:
-  """Returns the program's defaults and the arguments, because a ps does not know the program."""
+  """Returns the program's defaults and the arguments, because a ps does not read the program."""
   from tf1ps.cli import program_flags
 
   return program_flags.as_arguments(program_flags.without_given(
@@ -196,7 +196,7 @@ def make_tasks(addresses, argv, gpus, evaluator: bool, metrics=None, result_path
   return local_tasks
 
 
-# Flags that count tasks. A task's flags of these names count the tasks that a scheduler starts.
+# Flags that count tasks. For a task, flags of these names count the tasks that a scheduler starts.
 _COUNTS = {"num_ps", "evaluator"}
 
 
@@ -216,7 +216,7 @@ def flags_for(argv, program: str, keeps_others: bool):
 
 
 def arguments(argv) -> Iterator[Tuple[str, list]]:
-  """Yields (flag, [argument]), or (flag, [argument, value]) where the value is an argument."""
+  """Yields (flag, [argument]), or (flag, [argument, value]) if the value is a separate argument."""
   while argv:
     name, has_value, _ = argv[0].lstrip("-").partition("=")
     if name not in FLAGS and name.startswith("no") and name[2:] in FLAGS:
@@ -230,7 +230,7 @@ def main_for_caller(caller: int, result_path: str) -> None:
   """Runs a job for `from_python.run_local`.
 
   Args:
-    caller: the process id of the caller, with which the job ends.
+    caller: the process id of the caller; the job ends when the caller ends.
     result_path: the file of results.py.
   """
   from tf1ps.launch import die_with_parent, prepare_streams

@@ -14,7 +14,7 @@ _NOT_IN_TASKS = ("tf1ps.launch.fork_server_main", "tf1ps.launch.task_main", "tf1
 
 
 def import_all(package=tf1ps) -> None:
-  """Imports the modules of all rooms but `_NOT_IN_TASKS`."""
+  """Imports the modules of all rooms except `_NOT_IN_TASKS`."""
   for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
     if module.name not in _NOT_IN_TASKS:
       imported = importlib.import_module(module.name)

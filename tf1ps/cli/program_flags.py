@@ -1,10 +1,11 @@
-"""A program's own defaults of our flags: the dict FLAGS at the top level of its file.
+"""A program's own defaults of tf1ps's flags: the dict FLAGS at the top level of its file.
 
     FLAGS = {"epochs": 30, "learning_rate": 0.01}
 
-tf1ps reads the dict from the source, before the import of the program: tf1ps-local imports no
-program, and some flags act on the import. So the dict has plain values. A flag of the command line
-wins over it. The dict may also have the program's own flags, which the import defines.
+tf1ps reads the dict from the source, before the program is imported: tf1ps-local imports no
+program, and some flags affect the import. So the values of the dict must be plain. A flag of the
+command line overrides the dict. The dict may also have the program's own flags, which the import
+defines.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NAME = "FLAGS"
 _PROGRAMS = {"local", "worker", "ps", "evaluator", "predict"}
 _KNOWN = {option.name: option for option in TABLE if _PROGRAMS.intersection(option.programs)}
 _OF_A_TASK = ("program", "job_name", "task_index")
-_ENDS = ("steps", "epochs", "examples")  # any of them on the command line replaces all
+_ENDS = ("steps", "epochs", "examples")  # one of them on the command line replaces all of them
 _KINDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
 
 
@@ -28,18 +29,18 @@ class ProgramFlags(NamedTuple):
   """The dict of a program."""
 
   file: str  # the program's file
-  values: Dict[str, Any]  # of our flags, as their options parse them
-  texts: Dict[str, str]  # the same values, as on a command line
-  others: Dict[str, Any]  # of the program's own flags, or of unknown flags
+  values: Dict[str, Any]  # the values of tf1ps's flags, as their options parse them
+  texts: Dict[str, str]  # the same values, as texts on a command line
+  others: Dict[str, Any]  # the values of the program's own flags, or of unknown flags
 
 
 NONE = ProgramFlags("", {}, {}, {})
 
 
 def read(program: str) -> ProgramFlags:
-  """Reads the dict of a program, a module's name or the path of a .py file.
+  """Reads the dict of a program, which is a module's name or the path of a .py file.
 
-  The result is empty for a file that cannot be read or parsed: its import says why.
+  The result is empty for a file that cannot be read or parsed: the import will raise the error.
 
   Raises:
     UsageError: a value of the dict is not plain, or its flag refuses the value.
@@ -63,7 +64,7 @@ def read(program: str) -> ProgramFlags:
                               % (file, name, name))
     if name not in _KNOWN:
       others[name] = value
-    elif value is not None:  # None stands for our default
+    elif value is not None:  # None means the default of tf1ps
       values[name], texts[name] = _parse(_KNOWN[name], value, file)
   return ProgramFlags(file, values, texts, others)
 
@@ -77,19 +78,19 @@ def without_given(defaults: ProgramFlags, is_given: Callable[[str], bool]) -> Pr
 
 
 def as_arguments(defaults: ProgramFlags) -> List[str]:
-  """Returns the defaults of our flags as arguments of a command line."""
+  """Returns the defaults of tf1ps's flags as arguments of a command line."""
   return ["--%s=%s" % entry for entry in sorted(defaults.texts.items())]
 
 
 def set_defaults(defaults: ProgramFlags, flags) -> None:
-  """Sets the defaults of those of our flags that absl's `flags` have."""
+  """Sets the defaults of the tf1ps flags that absl's `flags` contain."""
   for name, value in defaults.values.items():
     if name in flags:
       flags.set_default(name, value)
 
 
 def set_other_defaults(defaults: ProgramFlags, flags) -> None:
-  """Sets the defaults of the own flags of an imported program.
+  """Sets the defaults of an imported program's own flags.
 
   Raises UsageError if the program lacks a flag, or the flag refuses its value.
   """
@@ -99,7 +100,7 @@ def set_other_defaults(defaults: ProgramFlags, flags) -> None:
         defaults.file, errors.no_such_flag(name, [*_KNOWN, *flags], "tf1ps-local")))
     try:
       flags.set_default(name, value)
-    except Exception as error:  # of absl, or of the program's own parser
+    except Exception as error:  # an error of absl, or of the program's own parser
       raise errors.UsageError("%s: FLAGS[%r]: %s" % (defaults.file, name, error)) from error
 
 

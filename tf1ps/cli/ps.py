@@ -17,7 +17,7 @@ from tf1ps.compat import ENDED_BY_SIGNAL, EXIT_FAILED, EXIT_PORT_TAKEN, EXIT_REL
 from tf1ps.monitoring import answer_here
 
 FLAGS = flags.FLAGS
-_LAUNCHED_GRACE = 1.0  # a launcher ends the workers first, and then nobody saves
+_LAUNCHED_GRACE = 1.0  # a launcher ends the workers first, and after that no task saves
 _SUMMARY = "a parameter server; it ends when its job has ended."
 
 

@@ -1,7 +1,7 @@
 """tf1ps-reset: clears containers on each task of a cluster, and ends no session.
 
-It is not a task of the cluster. It checks all names first. Then it prints a line for each task: the
-containers that it cleared and the queues that it closed first, or why it cleared nothing.
+It is not a task of the cluster. It first checks all names. Then it prints a line for each task: the
+containers that it cleared and the queues that it closed before, or why it cleared nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _say(result) -> str:
 
 
 def _target(given):
-  """Returns the cluster of the flags, TF_CONFIG or a scheduler, or the given address of a ps."""
+  """Returns the cluster from flags, TF_CONFIG or a scheduler, or else the given address of a ps."""
   from tf1ps.cluster import from_cluster_spec, resolve_cluster, split_hosts
 
   hosts = {job: split_hosts(FLAGS[job + "_hosts"].value) for job in ("ps", "worker", "chief")}
@@ -77,7 +77,7 @@ def _target(given):
   if (environment.tf_config or "").strip():
     return resolve_cluster(
       hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), **tasks.described(environment))
-  job_name = next(iter(hosts))  # a `Cluster` belongs to a task, here to any task
+  job_name = next(iter(hosts))  # a `Cluster` needs a task; here any task will do
   if job_name == "ps" and len(hosts) == 1:  # ps without workers make no job
     return from_cluster_spec(hosts, job_name, 0)
   return resolve_cluster(

@@ -1,7 +1,7 @@
-"""The file by which a job tells its result to the Python call that started it.
+"""The file that passes the result of a job to the Python call that started the job.
 
-The chief writes its result (`write_result`). The launcher writes last: it adds what it knows
-(`complete_result`), or replaces the content by the reason of a failure (`write_failure`,
+The chief writes its result (`write_result`). The launcher writes last: it adds its log directory
+(`complete_result`), or replaces the content by the reason for a failure (`write_failure`,
 `write_refusal`). The caller then reads the file (`read`). Nothing here imports TensorFlow or absl.
 """
 
@@ -20,12 +20,12 @@ _log = logging.getLogger("tf1ps")
 class JobResult(NamedTuple):
   """The result of a job that was run on this machine."""
 
-  global_step: int  # of the evaluated checkpoint: the updates of all workers
-  metrics: Dict[str, float]  # of the evaluation at the end: the program's metrics, and "loss"
+  global_step: int  # the global step of the evaluated checkpoint: the updates of all workers
+  metrics: Dict[str, float]  # the last evaluation's results: the program's metrics, and "loss"
   checkpoint: Optional[str]  # the path of the last checkpoint; None without checkpoint_dir
-  examples: Dict[str, int]  # trained on, by worker: {"worker 0": 500, "worker 1": 500}
-  seconds: float  # the chief's training, without the start and the evaluation
-  log_dir: Optional[str] = None  # as given; has a file with the output of each task
+  examples: Dict[str, int]  # examples trained on, by worker: {"worker 0": 500, "worker 1": 500}
+  seconds: float  # the time of the chief's training, without the start and the evaluation
+  log_dir: Optional[str] = None  # the given directory, with a file for the output of each task
 
 
 class LocalJobError(Error, RuntimeError):
@@ -33,12 +33,12 @@ class LocalJobError(Error, RuntimeError):
 
 
 def write_result(path: str, result: JobResult) -> None:
-  """Writes the chief's result; an error of the file ends no job."""
+  """Writes the chief's result; if the file cannot be written, the job still continues."""
   _write(path, "result", result._asdict())
 
 
 def complete_result(path: str, log_dir: Optional[str]) -> None:
-  """Adds what the launcher knows to the chief's result, if the chief has written it."""
+  """Adds the launcher's log directory to the chief's result, if the chief has written a result."""
   result = _read(path).get("result")
   if result is not None:
     _write(path, "result", dict(result, log_dir=log_dir))

@@ -1,15 +1,15 @@
 """tf1ps-run: runs an unmodified TensorFlow 1 program on tf1ps.
 
-Everything after the program's file belongs to the program, which may have flags of absl. So the
-flags of tf1ps-run do not use absl:
+All arguments after the program's file belong to the program, which may define absl flags. So
+tf1ps-run does not use absl for its own flags:
 
 1. `_parse` reads the flags before the file, or before `-m MODULE`.
 2. `sys.argv` and `sys.path` become those of `python FILE ...` or `python -m MODULE ...`.
 3. With --cluster_resolver, `_describe_cluster` sets TF_CONFIG, fills the program's arguments, and
    waits for the names of the hosts.
 4. The program runs as `__main__`. Its own files get their imports of TensorFlow from `tf1ps.v1`.
-5. `_end` ends the sessions and reports that the program left open. The exit code is that of the
-   program, or 1 if its job failed.
+5. `_end` ends the sessions that the program left open, and reports the end of the program. The exit
+   code is the program's exit code, or 1 if its job failed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tf1ps.compat import (
 from tf1ps.transfer import PACK_VARIABLE, pack_bytes_of_process
 
 _NAME = "tf1ps-run"
-_RESOLVERS = [name for name in RESOLVERS if name != "flags"]  # the flags are the program's here
+_RESOLVERS = [name for name in RESOLVERS if name != "flags"]  # here, host flags are the program's
 _FLAGS = (
   ("--print", "Print what would be replaced, line by line, and run nothing."),
   ("--pre_1_0", "Functions take their arguments in the order from before TensorFlow 1.0."),
@@ -78,7 +78,7 @@ All arguments after FILE or MODULE are the program's.
 _TF1PS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STARTED_BY = (_TF1PS + os.path.join("runner", ""), _TF1PS + os.path.join("cli", "run.py"),
                "<frozen importlib")
-_READ_BY_ABSL = ("flagfile", "undefok")  # absl keeps these apart from its flags
+_READ_BY_ABSL = ("flagfile", "undefok")  # absl keeps these flags apart from its other flags
 _PYTHON2_HINT = "this looks like Python 2: tf1ps-run --2to3 converts it while it runs"
 
 
@@ -150,7 +150,7 @@ def _parse(argv: List[str]) -> _Request:
 
 
 def _set_path(folder: str) -> None:
-  """Puts the program's folder into sys.path, in the place of this script's folder."""
+  """Puts the program's folder into sys.path, instead of this script's folder."""
   script = os.path.dirname(os.path.realpath(sys.argv[0]))
   sys.path[:1] = [folder] if os.path.realpath(sys.path[0]) == script else [folder, sys.path[0]]
 
@@ -163,14 +163,14 @@ def _help_of(name: str, meaning: str) -> str:
 
 
 def _describe_cluster(flags: Dict[str, str], argv: List[str]) -> List[str]:
-  """Sets TF_CONFIG to the cluster that the scheduler's environment has.
+  """Sets TF_CONFIG to the cluster that the scheduler's environment describes.
 
   Args:
     flags: the flags of tf1ps-run.
     argv: the program's arguments.
 
   Returns:
-    The arguments, with the cluster's values in the place of {ps_hosts} and the like.
+    The arguments, in which the cluster's values replace {ps_hosts} and the other placeholders.
   """
   name = flags["--cluster_resolver"]
   if name not in _RESOLVERS:
@@ -205,13 +205,13 @@ def _number(flags: Dict[str, str], name: str, default: Optional[int]) -> Optiona
 
 
 def _name_ignored_flags(request: _Request, argv: List[str], compiler) -> None:
-  """Says which flags the program is going to ignore, and lets it run."""
+  """Prints which flags the program is going to ignore; the program runs anyway."""
   def parse(path):
     with contextlib.suppress(OSError, SyntaxError, ValueError), open(path, "rb") as file:
       return compiler.parse(file.read(), path).tree
 
   for name, near in runner.ignored_flags(_files_of(request), argv, parse):
-    # Each module defines flags of every program.
+    # These modules define flags that every absl program has.
     from absl import app as unused_app  # noqa: F401
     from absl import flags
     from absl import logging as unused_logging  # noqa: F401
@@ -246,8 +246,8 @@ def _end(error: Optional[BaseException], may_fix: bool) -> int:
   """Reports how the program ended, and ends the sessions that it left open.
 
   Args:
-    error: what ended the program.
-    may_fix: whether to name --2to3 for an error of Python 2.
+    error: the error that ended the program, or None.
+    may_fix: whether to suggest --2to3 for an error from Python 2 code.
 
   Returns:
     The exit code.
@@ -285,8 +285,8 @@ def _exit_code(error: Optional[BaseException]) -> Tuple[int, str]:
 def _show(error: BaseException) -> None:
   """Prints an error as Python does, without the frames that started the program.
 
-  An error of tf1ps names its reason, so it needs the program's lines alone. An error of the cluster
-  or the disk, such as a missing task, needs only the last of these lines.
+  An error of tf1ps names its reason, so only the program's lines are printed. For an error of the
+  cluster or the disk, such as a missing task, only the last of these lines is printed.
   """
   if isinstance(error, runner.ProgramNotFoundError):
     _say(error)
@@ -332,7 +332,7 @@ def _remark(path: str, line: int, text: str) -> None:
 
 
 def _print(request: _Request, compiler) -> int:
-  """Prints what would be replaced in the own files that the program imports; runs nothing."""
+  """Prints what would be replaced in the program's own files; runs nothing."""
   bad, may_fix = [], "--2to3" not in request.flags
 
   def parse(path):
@@ -365,6 +365,6 @@ def _print(request: _Request, compiler) -> int:
 
 
 def _short(path: str) -> str:
-  """A path as a user writes it here."""
+  """Returns a path as a user writes it in the current folder."""
   folder = os.getcwd() + os.sep
   return path[len(folder):] if path.startswith(folder) else path

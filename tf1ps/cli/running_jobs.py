@@ -1,7 +1,7 @@
 """The running jobs that tf1ps-local has started here, for tf1ps-status and tf1ps-top.
 
 A launcher has a temporary directory that names its process, with a file in it, and removes the
-directory at its end. Nobody reads the directory of a launcher that was killed
+directory at its end. No program reads the directory of a launcher that was killed
 (compat/temporary_files.py).
 """
 
@@ -23,9 +23,9 @@ class RunningJob(NamedTuple):
   """A job of this user on this machine."""
 
   program: str
-  pid: int  # of the launcher
+  pid: int  # the process id of the launcher
   started: float  # seconds since the epoch
-  addresses: List[str]  # of its ps, or of its workers if it has none
+  addresses: List[str]  # the addresses of its ps, or of its workers if it has no ps
   checkpoint_dir: str = ""  # the absolute path, or a URL
   tls_dir: str = ""
 
@@ -38,7 +38,7 @@ class RunningJob(NamedTuple):
 
 
 class Announcement:
-  """Says that this process runs a job; the job also runs where that cannot be written."""
+  """Announces that this process runs a job; the job runs even if the file cannot be written."""
 
   def __init__(self, folder: str, program: str, checkpoint_dir: str, tls_dir: str):
     self._path = folder and os.path.join(folder, _FILE)
@@ -55,7 +55,7 @@ class Announcement:
 
 @contextlib.contextmanager
 def announced(program: str, checkpoint_dir: str, tls_dir: str) -> Iterator[Announcement]:
-  """Yields the `Announcement` of this launcher, and withdraws it at the end."""
+  """Yields the `Announcement` of this launcher, and withdraws the announcement at the end."""
   with contextlib.ExitStack() as stack:
     folder = ""
     with contextlib.suppress(OSError):  # no temporary directory can be written

@@ -1,9 +1,9 @@
 """tf1ps-status: asks a ps for the status of a running job, and prints it.
 
-It is not a task of the cluster: it sends no heartbeat, and makes nothing on a ps. It finds the job
-by its flags, by the environment of a task, by the checkpoint directory, or among the jobs that
-tf1ps-local runs on this machine. A ps on this machine answers at once (monitoring/status_socket);
-to ask a ps elsewhere, this process imports TensorFlow.
+It is not a task of the cluster: it sends no heartbeat, and creates nothing on a ps. It finds the
+job by its flags, by the environment of a task, by the checkpoint directory, or among the jobs that
+tf1ps-local runs on this machine. A ps on this machine answers immediately
+(monitoring/status_socket); to ask a ps on another machine, this process imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def run(argv) -> int:
 
 
 def find_addresses(names: List[str], program_name: str) -> List[str]:
-  """Finds the addresses to ask.
+  """Finds the addresses of the tasks to ask.
 
   Args:
     names: the arguments that are not flags: nothing, or a checkpoint directory.
-    program_name: this program, such as "status".
+    program_name: the name of this program, such as "status".
 
   Raises:
-    UsageError: no job runs, or several do; the text says what to call.
-    ClusterError: --ps_hosts has something other than addresses.
+    UsageError: no job runs, or several jobs run; the text says what to call.
+    ClusterError: a part of --ps_hosts is not an address.
   """
   from tf1ps.cluster import parse_address, resolve_cluster, split_hosts
 
@@ -95,7 +95,7 @@ def _address_in(checkpoint_dir: str) -> str:
 def ask(addresses: List[str], names: Sequence[str] = ()):
   """Asks a task at these addresses; returns the `Status`.
 
-  Raises UsageError if nobody answers and the job of the directory in `names` has ended meanwhile.
+  Raises UsageError if no task answers and the job of the directory in `names` has ended meanwhile.
   """
   status = ask_here(addresses)
   if status is not None:

@@ -1,6 +1,6 @@
 """tf1ps-task: runs the task of a job that its scheduler's environment names.
 
-It asks the resolver of --cluster_resolver for this task, and then does the work of tf1ps-ps,
+It asks the resolver of --cluster_resolver which task this is, and then does the work of tf1ps-ps,
 tf1ps-worker or tf1ps-evaluator. So all tasks of a job have the same command line.
 """
 

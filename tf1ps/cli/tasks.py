@@ -65,7 +65,7 @@ def task_cluster(implied_job: str, launched: bool = False,
   Args:
     implied_job: the job that the program runs.
     launched: whether a launcher has started this task. The launcher has printed the warning that
-      anyone can connect, and the cluster would stand in the output of each task.
+      anyone can connect, and the cluster would be repeated in the output of each task.
     check: called before anything is printed; raises an error for wrong flags.
 
   Returns:
@@ -105,7 +105,7 @@ def task_cluster(implied_job: str, launched: bool = False,
 def job_container(cluster):
   """Returns the container of this task's job: --container, or a name that all tasks derive alike.
 
-  None for a ps without --container, which takes the container of its first job.
+  Returns None for a ps without --container, which takes the container of its first job.
   """
   if FLAGS.container is not None:
     return check_container_name(FLAGS.container)
@@ -113,10 +113,10 @@ def job_container(cluster):
 
 
 def take_gpus(cluster) -> None:
-  """Has a worker take its share of its host's GPUs, where nobody else has divided them."""
+  """Limits a worker to its share of its host's GPUs, if no launcher or scheduler divided them."""
   division = take_share(cluster)
   if division is not None and division.note is None and FLAGS.gpu_memory == AUTO:
-    FLAGS.gpu_memory = GPU_ALL  # it has its GPUs for itself
+    FLAGS.gpu_memory = GPU_ALL  # no other worker uses its GPUs
 
 
 def make_config(is_worker: bool = False):

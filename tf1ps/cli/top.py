@@ -1,6 +1,6 @@
-"""tf1ps-top: the status of a running job, drawn again every second until Ctrl-C.
+"""tf1ps-top: shows the status of a running job, drawn again every second until Ctrl-C.
 
-It draws on its terminal, or with --web on a page for a browser.
+It draws on its terminal or, with --web, on a page for a browser.
 """
 
 from __future__ import annotations

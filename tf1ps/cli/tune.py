@@ -1,8 +1,8 @@
 """tf1ps-tune: measures which flags make a program's steps fast, and prints the flags to use.
 
-It measures the jobs that tf1ps-local starts with the same flags. The jobs take turns
-(launch/trials.py): the user's flags, each option by itself, then the combinations of the options
-that help. No job saves anything where the user's jobs would.
+It measures the jobs that tf1ps-local would start with the same flags. The jobs take turns
+(launch/trials.py): first a job with the user's flags and a job for each option, then jobs for the
+combinations of the options that help. No job saves anything where the user's jobs would save.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ FLAGS = flags.FLAGS
 _SUMMARY = ("tries thread counts, steps per execution, wire types and overlap on "
             "a program, with the processes of a local cluster, and prints the flags to use. It "
             "takes the flags of tf1ps-local.")
-# The groups of flags that a measured job gets. The user's end, files and limits are not among them.
+# The groups of flags that a measured job gets. They exclude the user's end, files and limits.
 _KEPT = ("The program", "The number of tasks", "The local cluster", "Replication", "Training",
          "Transfer", "Threads and GPUs", "Links")
 _DROPPED = ("steps", "epochs", "examples", "evaluator", "restart", "log_dir")
 _FOREVER = 10 ** 9  # steps or seconds
-_ROUNDS, _LAST_ROUNDS = 5, 9  # of the single options, and of the combinations
+_ROUNDS, _LAST_ROUNDS = 5, 9  # the rounds of the single options, and of the combinations
 _TURN = 1.0  # seconds
-_FIRST_PART = 0.6  # of the time, for the single options
-_LEAST_ROUNDS = 2  # the start of the jobs leaves time for them
-_TURN_TAKES = 1.5  # seconds, with the change of jobs
+_FIRST_PART = 0.6  # the part of the time for the single options
+_LEAST_ROUNDS = 2  # the start of the jobs leaves time for this number of rounds
+_TURN_TAKES = 1.5  # the seconds of a turn, including the change of jobs
 _LIMITS = ["--steps=%d" % _FOREVER, "--heartbeat_timeout=%d" % _FOREVER, "--stall_after=0",
            "--start_timeout=%d" % _FOREVER, "--verbosity=warning"]
-# A job that waits for its turn answers no ping, and nobody reads its progress.
+# A job that waits for its turn answers no ping, and no one reads its progress.
 _ENVIRONMENT = {"TF_GRPC_DEFAULT_OPTIONS": "grpc.keepalive_time_ms=2147483647",
                 SCREEN_VARIABLE: None}
 
@@ -108,7 +108,7 @@ def _options() -> Options:
 
 
 def _job_flags(argv: Sequence[str]) -> List[str]:
-  """The user's flags that a measured job gets as well."""
+  """The user's flags that a measured job also gets."""
   ours = {option.name: option for option in of_program("tune")}
   return [text for name, texts in local.arguments(argv)
           if name not in ours or ours[name].group in _KEPT and name not in _DROPPED
@@ -122,9 +122,9 @@ def measure(argv: Sequence[str], options: Options, candidates: Sequence[search.C
   Args:
     argv: the flags of each job.
     options: the same flags, as `Options`.
-    candidates: the first has the user's flags alone.
-    until: the end of the measurement, as of `time.monotonic`.
-    also: candidates to measure beside the combinations.
+    candidates: the candidates; the first has only the user's flags.
+    until: the end of the measurement, by `time.monotonic`.
+    also: candidates to measure together with the combinations.
 
   Returns:
     The `search.Result`s, or [] if the user's flags could not be measured; the number of examples
@@ -151,7 +151,7 @@ def measure(argv: Sequence[str], options: Options, candidates: Sequence[search.C
 
 
 def _stage(trials, argv, options, folder, candidates, rounds, until, part) -> List[search.Result]:
-  """Measures candidates in a part of all the time; returns their results, without losses."""
+  """Measures candidates in a part of the whole time; returns their results, without losses."""
   now = time.monotonic()
   ready_until = max((now + until) / 2, until - _LEAST_ROUNDS * _TURN_TAKES * len(candidates))
   new = [candidate for candidate in candidates if candidate.name not in trials.rates]
@@ -176,13 +176,13 @@ def _stage(trials, argv, options, folder, candidates, rounds, until, part) -> Li
 
 
 def enough_seconds(new: int, count: int, start_seconds: float, part: float) -> int:
-  """Returns the seconds for all stages that leave a stage time for its starts and its rounds.
+  """Returns the total seconds with which a stage has time for its starts and its rounds.
 
   Args:
     new: the number of jobs that the stage starts.
-    count: the number of jobs that it measures.
+    count: the number of jobs that the stage measures.
     start_seconds: the seconds of each start.
-    part: the stage's part of all the time.
+    part: the stage's part of the total time.
   """
   starts = new * start_seconds
   least = min(2 * starts, starts + _LEAST_ROUNDS * _TURN_TAKES * count) / part
@@ -190,7 +190,7 @@ def enough_seconds(new: int, count: int, start_seconds: float, part: float) -> i
 
 
 def _with_losses(trials, results):
-  """Returns the results with their losses, and the number of examples behind these."""
+  """Returns the results with their losses, and the number of examples that the losses cover."""
   from tf1ps.launch import mean_loss
 
   runs = {result.candidate.name: trials.runs(result.candidate.name) for result in results}
@@ -200,7 +200,7 @@ def _with_losses(trials, results):
 
 
 def _trial(argv, options, folder, candidate):
-  """Makes the job of a candidate, at ports of its own."""
+  """Makes the job of a candidate, with its own ports."""
   from tf1ps.cluster import divide_gpus, visible_gpus
   from tf1ps.launch import Trial, find_free_addresses
 
@@ -213,7 +213,7 @@ def _trial(argv, options, folder, candidate):
   if options.steps_per_execution == AUTO and not own_steps:
     given.append("--steps_per_execution=1")  # "auto" would change it within the trial
   if FLAGS.gpu_memory == BY_NAME["gpu_memory"].default:
-    given.append("--gpu_memory=grow")  # all jobs are in memory together
+    given.append("--gpu_memory=grow")  # all jobs share the GPU memory
   tasks = local.make_tasks(
     {"ps": addresses[:num_ps], "worker": addresses[num_ps:]}, given, gpus, evaluator=False)
   name = "".join(letter if letter.isalnum() else "_" for letter in candidate.name)
@@ -225,5 +225,6 @@ def _trial(argv, options, folder, candidate):
       args = (args[0], True, None, logs[-1])
     tasks_of_trial.append(task._replace(args=args, env={**task.env, **_ENVIRONMENT}))
   steps = own_steps[0] if own_steps else options.run_steps
-  alone = options.is_synchronous or options.replication != BETWEEN_GRAPH  # all make one step
+  # In these cases all workers make each step together, so one log counts the steps.
+  alone = options.is_synchronous or options.replication != BETWEEN_GRAPH
   return Trial(candidate.name, tasks_of_trial, logs[:1] if alone else logs, steps)

@@ -12,13 +12,13 @@ from tf1ps.training import Options, check_options
 SAME, ROUNDED, STALER = "same", "rounded to 16 bits", "staler"
 BASE = "your flags"
 _GAIN = 1.05  # the least ratio of an option that helps
-_NEAR = 0.97  # from this part of the best rate on, fewer flags, or the same algorithm, win
+_NEAR = 0.97  # at this part of the best rate or more, fewer flags or the same algorithm win
 
 
 class Candidate(NamedTuple):
-  """Flags to try beside the user's."""
+  """Flags to try in addition to the user's flags."""
 
-  flags: Tuple[str, ...]  # (): the user's alone
+  flags: Tuple[str, ...]  # (): only the user's flags
   kinds: Tuple[str, ...] = ()  # the options that the flags set
   learns: str = SAME
 
@@ -33,16 +33,16 @@ class Result(NamedTuple):
   candidate: Candidate
   rates: Sequence[float]  # steps per second, in each round
   ratio: float  # the median over the rounds of the ratio to the user's flags
-  loss: float  # after the same number of examples
+  loss: float  # the loss after the same number of examples in all rows
 
 
 def single_candidates(options: Options, tries_threads: bool, cpus: int = 0) -> List[Candidate]:
-  """Returns the options to try by themselves: they go with the user's options and change them.
+  """Returns the options to try alone: options that change the user's options and fit them.
 
   Args:
-    options: the user's.
-    tries_threads: whether the user gives no number of threads.
-    cpus: processors of this machine; 0: look.
+    options: the user's options.
+    tries_threads: whether to try thread counts, because the user gives no count.
+    cpus: the number of processors of this machine; 0: ask the system.
   """
   candidates = []
   if tries_threads:
@@ -57,13 +57,13 @@ def single_candidates(options: Options, tries_threads: bool, cpus: int = 0) -> L
     try:
       check_options(options._replace(**{name: value}))
     except ValueError:
-      continue  # it does not go with the user's options
+      continue  # the option does not fit the user's options
     candidates.append(Candidate(("--%s=%s" % (name, value),), (name,), learns))
   return candidates
 
 
 def best_of_each(results: Sequence[Result]) -> List[Result]:
-  """Returns the best result of each option that helps, the best of all first."""
+  """Returns the best result of each option that helps; the best option comes first."""
   best: Dict[tuple, Result] = {}
   for result in results:
     kinds = result.candidate.kinds
@@ -75,9 +75,9 @@ def best_of_each(results: Sequence[Result]) -> List[Result]:
 def combinations(winners: Sequence[Result], results: Sequence[Result] = ()) -> List[Candidate]:
   """Returns the combinations to measure, without the single winners.
 
-  They are: the best two, three and so on, of all winners and of those without staler gradients; all
-  winners with another value of an option that helps as well; each pair of three winners; and all
-  winners that keep the algorithm.
+  They are: the best two, three and so on, both of all winners and of the winners without staler
+  gradients; all winners, with one option at another value that also helps; each pair of three
+  winners; and all winners that keep the algorithm.
 
   Args:
     winners: the best result of each option that helps.
@@ -102,7 +102,7 @@ def combinations(winners: Sequence[Result], results: Sequence[Result] = ()) -> L
 
 
 def combine(chosen: Sequence[Candidate]) -> Candidate:
-  """Returns a candidate with the flags of several."""
+  """Returns a candidate with the flags of several candidates."""
   learns = [name for name in (ROUNDED, STALER)
             if any(name in candidate.learns for candidate in chosen)]
   return Candidate(
@@ -111,12 +111,12 @@ def combine(chosen: Sequence[Candidate]) -> Candidate:
 
 
 def ratio_to(rates: Sequence[float], base: Sequence[float]) -> float:
-  """Returns the median of the ratios of rounds: two jobs of a round meet the same load."""
+  """Returns the median of the rounds' ratios; the jobs of a round run under the same load."""
   return statistics.median(rate / base_rate for rate, base_rate in zip(rates, base))
 
 
 def best_flags(results: Sequence[Result]) -> Tuple[Result, Optional[Result]]:
-  """Returns the best result without staler gradients, and a better result with them, or None."""
+  """Returns the best result without staler gradients, and a better result with them or None."""
   same = _choose([result for result in results if STALER not in result.candidate.learns])
   best = _choose(results)
   is_better = STALER in best.candidate.learns and same.ratio < _NEAR * best.ratio

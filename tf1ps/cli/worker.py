@@ -1,4 +1,4 @@
-"""tf1ps-worker: runs a worker of a job, which may be the chief."""
+"""tf1ps-worker: runs a worker of a job; the worker may be the chief."""
 
 from __future__ import annotations
 
