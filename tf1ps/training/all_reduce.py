@@ -2,8 +2,8 @@
 
 All workers make the same steps at the same time (replication/mirrored_model.py), so they must agree
 on the last step. Each worker reads one batch ahead of its step (batch_ahead.py), and each step
-carries a vote: a worker that has no further batch votes against another step. The batches that the
-other workers have read ahead by then get no step.
+carries a vote: a worker that has no further batch votes against another step. The other workers do
+not train on the batches that they have already read ahead.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tf1ps.training.step import Step, Vote, summarize
 
 def build_step(program: Program, cluster: Cluster, shard: Shard, options: options_lib.Options,
                container: str = "") -> Step:
-  """Builds a replica with variables of its own; see `build.build_step`.
+  """Builds a replica that has its own copy of all variables; see `build.build_step`.
 
   Raises:
-    ValueError: a variable cannot travel between the workers, or as `build.build_step`.
+    ValueError: a variable cannot travel between the workers, or an error of `build.build_step`.
   """
   local = devices_here(options.num_clones)
   with between_graph.model_scope(options, cluster, container, on_ps=False):

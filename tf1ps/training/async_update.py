@@ -1,7 +1,7 @@
-"""An asynchronous update: applies the gradients of one worker at once, if they are not too old.
+"""An asynchronous update: applies one worker's gradients immediately, if they are not too old.
 
-Every update measures the age of its gradients: with a policy before the update, else after it, on
-the ps (replication/staleness.py).
+Every update measures the age of its gradients on the ps (replication/staleness.py). With a
+staleness policy, it measures the age before the update; without a policy, after the update.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Update(NamedTuple):
   """An asynchronous update."""
 
   train_op: tf.Operation
-  age: tf.Tensor  # of the gradients: with a policy as of their push, else after the update
-  taken: Optional[tf.Tensor]  # whether the update was made; None: always
+  age: tf.Tensor  # the age of the gradients: with a policy, at their push; else after the update
+  taken: Optional[tf.Tensor]  # whether the gradients were applied; None: always
 
 
 def build_update(
@@ -30,13 +30,13 @@ def build_update(
   """Builds an asynchronous update.
 
   Args:
-    grads_and_vars: pairs (gradient, variable), all of which have a gradient.
+    grads_and_vars: pairs (gradient, variable); no gradient is None.
     global_step: the variable that counts updates.
     optimizer: makes the update.
     make_damped: takes the gradients' age and returns the optimizer that replaces `optimizer`; or
       None.
     max_staleness: the highest age of a gradient that is applied, or None.
-    begun: the result of `staleness.begin_gradient_age`; None calls it here.
+    begun: the result of `staleness.begin_gradient_age`; None: this function calls it.
   """
   if begun is None:
     begun = begin_gradient_age(global_step)

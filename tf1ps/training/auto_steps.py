@@ -19,21 +19,21 @@ _log = logging.getLogger("tf1ps")
 
 
 class AutoSteps(tf.train.SessionRunHook):
-  """Adds copies of the step to the graph where they pay; stands last of the loop's hooks."""
+  """Adds copies of the step to the graph if they save time; it is the last of the loop's hooks."""
 
   def __init__(self, fetches: execution.Fetches, find_left: Callable[[], Optional[float]]):
     """Creates the hook.
 
     Args:
-      fetches: the fetches of the loop, which make one step.
-      find_left: returns the steps of this worker that are left; None: not known.
+      fetches: the fetches of the loop, which make one step per run at first.
+      find_left: returns the number of steps that this worker has left, or None if it is unknown.
     """
     self._fetches, self._last = fetches, None
     self._length = RunLength(fetches.count_ops, find_left)
 
   @property
   def has_ended(self) -> bool:
-    """Whether the number of steps stays as it is."""
+    """Whether the number of steps per run no longer changes."""
     return self._length.is_final
 
   def after_create_session(self, session, coord):
@@ -63,5 +63,5 @@ class AutoSteps(tf.train.SessionRunHook):
       self._length.refuse()
       _log.debug("each run makes one step: %s", error)
       return
-    self._last = None  # the time until the next run's end has that of the copies in it
+    self._last = None  # the time until the next run's end includes the building of the copies
     _log.debug("copies for runs of %d steps took %.2f s", most, time.perf_counter() - began)

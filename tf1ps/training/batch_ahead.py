@@ -1,4 +1,4 @@
-"""Reads one batch ahead: workers that make each step together must know who has a next batch.
+"""Reads one batch ahead, because workers that step together must know which have a next batch.
 
 A separate run reads the batch into a queue on the worker, and the step takes it from there.
 """
@@ -28,8 +28,8 @@ class BatchAhead:
   def pass_through(self, inputs: Any) -> Any:
     """Builds the queue for `inputs`, (features, labels), between the input and the model.
 
-    Returns the same structure with the tensors of the oldest batch in the queue; a step that takes
-    from an empty queue blocks.
+    Returns the same structure with the tensors of the oldest batch in the queue. A step that
+    dequeues from an empty queue blocks.
     """
     features, _ = inputs
     leaves = tf.nest.flatten(inputs, expand_composites=True)

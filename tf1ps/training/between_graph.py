@@ -1,13 +1,13 @@
 """Builds a between-graph replica: a program's model, its update, and the device of each operation.
 
-Every worker builds the same variables by the same names on the ps, and its own copy of everything
-else. A batch takes these steps:
+Every worker builds the same variables with the same names on the ps, and its own copy of everything
+else. Each batch takes these steps:
 
 1. The worker runs `input_fn` and the forward and backward pass on values read from the ps. With
    several clones each device of the worker computes a part of the batch, and the worker combines
    their gradients (replication/clones.py).
-2. Asynchronous: the ps applies the gradients at once. Synchronous: the gradients wait on the ps for
-   those of the other workers, and one worker makes the update
+2. Asynchronous: the ps applies the gradients immediately. Synchronous: the gradients wait on the ps
+   for the gradients of the other workers, and one worker makes the update
    (replication/sync_replicas_optimizer.py).
 3. The update raises the global step.
 """
@@ -85,7 +85,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
       build = _own_update
     step = build(towers, batches, built.update_ops, options, cluster, shard)
     summarize("loss", step.loss)
-    if not shard.is_dynamic:  # the table of ranges knows the done ranges
+    if not shard.is_dynamic:  # under --shard=dynamic, the table of ranges keeps the position
       step = step._replace(positions=InputPositions(
         cluster.replica_index, cluster.num_replicas, shard.batch_size, global_step))
     if step.repeats is not None:
@@ -95,7 +95,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
 
 
 def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -> Step:
-  """Builds an update that is made at once, unless its gradient is too old."""
+  """Builds an update that the ps makes immediately, unless its gradient is too old."""
   global_step = tf.train.get_global_step()
   begun, ahead = begin_gradient_age(global_step), Prefetch() if options.prefetch else None
   if ahead is not None:
@@ -128,7 +128,7 @@ def _own_update(towers, batches, update_ops, options, cluster, unused_shard) -> 
 
 
 def _with_age(step, age, options, cluster) -> Step:
-  """Returns the step of an asynchronous update with the count of its gradient's age."""
+  """Adds to an asynchronous step the operation that counts its gradient's age; returns the step."""
   if cluster.num_replicas == 1 and not options.overlaps:  # no gradient can be stale
     return step
   table = AgeTable(tf.train.get_global_step(), cluster.replica_index)
@@ -136,7 +136,7 @@ def _with_age(step, age, options, cluster) -> Step:
 
 
 def _clipped(grads_and_vars, clip_norm) -> list:
-  """Returns the pairs that have a gradient, clipped."""
+  """Returns the pairs that have a gradient; clips the gradients unless `clip_norm` is None."""
   grads_and_vars = [(g, v) for g, v in grads_and_vars if g is not None]
   if clip_norm is not None and grads_and_vars:
     grads_and_vars = clip_gradients(grads_and_vars, clip_norm)

@@ -12,7 +12,7 @@ from typing import Dict, Sequence, Tuple
 from tf1ps.training.options import BETWEEN_GRAPH, SHARD_DYNAMIC, Options
 from tf1ps.transfer import TimeShares
 
-LEAST_SECONDS = 30.0  # of a job; a shorter job gains nothing by a change
+LEAST_SECONDS = 30.0  # the least length of a job with advice; a shorter job gains nothing by it
 _FAST_STEP = 1e-3  # seconds; a message to a ps and back takes longer
 _LEAST_SHARE = 0.5
 _MESSAGES, _BYTES, _COMPUTING, _PS, _INPUT, _WAITING = (
@@ -24,10 +24,10 @@ def say_bound(shares: Sequence[TimeShares], options: Options, seconds: float,
   """Returns "bound by messages (84 %): try --steps_per_execution=8", or "".
 
   Args:
-    shares: of the traced runs of the chief.
+    shares: the time shares of the chief's traced runs.
     options: the job's options.
     seconds: the time of the training loop.
-    steps: of a traced run.
+    steps: the number of training steps in a traced run.
   """
   if not shares or seconds < LEAST_SECONDS or _FAST_STEP > statistics.mean(
       run.seconds for run in shares) / steps:
@@ -58,7 +58,7 @@ def _overlap(options) -> str:
 
 
 def _is_free(options) -> bool:
-  """Whether a run may have several steps."""
+  """Whether a run may make several steps."""
   return (options.replication == BETWEEN_GRAPH and not options.is_synchronous
           and options.staleness.max_lead is None and not options.prefetch)
 

@@ -29,7 +29,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: option
     ValueError: more gradients per update than workers; a learning rate that is scaled or damped
       for a program with its own optimizer; more clones than GPUs; or an input that cannot begin
       again under --on_uneven=repeat.
-    ShardError: the program trains on several workers and never asked its shard.
+    ShardError: the program trains on several workers and did not divide its data by its shard.
     ModelSpecError and others: the program returned no model.
   """
   if options.replication == options_lib.IN_GRAPH:

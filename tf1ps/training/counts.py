@@ -1,7 +1,7 @@
 """The ledger of a worker's loop: its steps and examples, what its runs make, and why it ends.
 
 The loop owns one `Counts` and hands it to every hook that writes it or reads it. So no hook asks
-another hook for a number. Each attribute's text says which hook writes it.
+another hook for a number. The text of each attribute says which hook writes the attribute.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Counts:
     steps_beside: the steps that threads beside the loop have made; they write it by `add_beside`.
     losses: the losses of the last run's steps; Execution writes them.
     examples: the examples trained on, over all recoveries, and over a restart if the run remembers
-      them; ExampleCounter and the threads write it and the next four attributes.
-    own_examples: the examples of this process.
+      the earlier examples; ExampleCounter and the threads write it and the next four attributes.
+    own_examples: the examples that this process has trained on.
     late: examples of batches whose gradients came too late for an update.
     late_batches: the number of these batches.
-    largest: the examples of the largest batch so far.
+    largest: the number of examples in the largest batch so far.
     examples_before: the examples that the job had trained on before this run; TrainedExamples
       writes it in the first session.
     epochs_before: the epochs that the job had finished when this process started.
     data_ended: whether the last step has reached the end of this worker's data; EndOfDataHook or
       StepVote writes it and the next three attributes.
     was_ended: whether another worker has ended training.
-    by_signal: whether a signal has ended a worker, and with it the loops of all.
-    left: this worker's remaining data at that time, in words; None if they were not counted.
+    by_signal: whether a signal has ended a worker, and thereby the loops of all workers.
+    left: this worker's remaining data at the end of training, in words; None: not counted.
   """
 
   def __init__(self, tracker: GlobalStepTracker, fetches: Any = None, epochs_before: int = 0):
@@ -51,10 +51,10 @@ class Counts:
     self.examples_before = 0
     self.data_ended = self.was_ended = self.by_signal = False
     self.left: Any = None
-    self.knows_earlier = False  # whether `examples` has those of an earlier process
+    self.knows_earlier = False  # whether `examples` includes the examples of an earlier process
 
   def go_on(self, other: "Counts") -> None:
-    """Begins with the steps and examples of an earlier loop of this process."""
+    """Takes over the steps and examples of an earlier loop of this process."""
     self.tracker.add_steps(other.steps)
     self.examples, self.own_examples, self.late = other.examples, other.own_examples, other.late
     self.late_batches, self.largest, self.knows_earlier = other.late_batches, other.largest, True
@@ -66,7 +66,7 @@ class Counts:
 
   @property
   def most_run_steps(self) -> int:
-    """The steps of a run that is not near a stop."""
+    """The number of steps in a run that is not near a stop."""
     return 1 if self.fetches is None else self.fetches.most
 
   @property

@@ -21,7 +21,7 @@ from tf1ps.training import build
 from tf1ps.training import options as options_lib
 from tf1ps.training.outcome import NanLossError
 
-# The options that only several workers or several runs have.
+# The options that apply only to a job of several workers or several runs.
 _OF_SEVERAL = ("replication", "num_clones", "sync_replicas", "replicas_to_aggregate", "on_uneven",
                "staleness_policy", "partition_bytes", "overlap", "gradient_accumulation_steps",
                "checkpoint_dir", "trace_steps")
@@ -79,7 +79,7 @@ def make_dry_run(program: Program, options: options_lib.Options, num_ps: int,
     with tf.train.MonitoredSession(_SessionCreator(graph, options.config),
                                    hooks=list(step.program_hooks)) as session:
       results = session.run({"step": step.train_op, "loss": step.loss, "inputs": drawn})
-  if results is None:  # such a session ends in silence at the end of the data
+  if results is None:  # at the end of the data, a MonitoredSession ends without an error
     raise ProgramError("input_fn gives no batch in mode \"train\"")
   if np.isnan(results["loss"]):
     raise NanLossError(0, 1)
@@ -89,7 +89,7 @@ def make_dry_run(program: Program, options: options_lib.Options, num_ps: int,
 
 
 class _SessionCreator(tf.train.SessionCreator):
-  """Creates a session in this process, and initialises what a worker's session does."""
+  """Creates a session in this process; initialises the variables, tables and iterators."""
 
   def __init__(self, graph: tf.Graph, config):
     tables = tf.get_collection(tf.GraphKeys.TABLE_INITIALIZERS)
@@ -105,7 +105,7 @@ class _SessionCreator(tf.train.SessionCreator):
 
 
 def _cluster(num_ps: int, num_workers: int):
-  """Returns a cluster that nobody starts, with worker 0 as this task."""
+  """Returns a cluster whose servers never start, with worker 0 as this task."""
   jobs = {"ps": num_ps, "worker": num_workers}
   return from_cluster_spec({job: ["%s%d:1" % (job, index) for index in range(count)]
                             for job, count in jobs.items() if count}, "worker", 0)
@@ -125,7 +125,7 @@ def _named(name: str, tensors) -> Dict[str, Any]:
 
 
 def _describe(value) -> str:
-  """Returns the type and the shape of a value of a session."""
+  """Returns the type and the shape of a fetched value."""
   if hasattr(value, "dense_shape"):
     return "%s %s, sparse" % (value.values.dtype, list(map(int, value.dense_shape)))
   if isinstance(value, np.ndarray):

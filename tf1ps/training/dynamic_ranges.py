@@ -5,8 +5,8 @@
    a pass.
 2. After each step the hook counts the trained examples of each range. Datasets of `tf1ps.pipeline`
    report the range of each record. For other inputs that keep the order of the records, the hook
-   counts examples in that order. For the rest, all ranges of an epoch are done at the end of its
-   pass.
+   counts examples in that order. For inputs that do neither, all ranges of an epoch are done at the
+   end of the epoch's pass.
 3. At the end of a pass the next pass begins (`begin_next_pass`), on returned ranges or on the next
    epoch. While other workers hold leases this worker waits, since they may return them.
 4. With each checkpoint the chief saves the table, in a file beside the checkpoint.
@@ -89,7 +89,7 @@ class DynamicRanges(LifecycleHook):
 
   @property
   def has_gone_back(self) -> bool:
-    """Whether all ranges were done at the loop's end, but not in the state restored since."""
+    """Whether all ranges were done at the loop's end, but the restored state has open ranges."""
     return self._was_done and not self.is_done
 
   def on_join(self, lifecycle: SessionLifecycle) -> None:
@@ -138,7 +138,7 @@ class DynamicRanges(LifecycleHook):
     self._try(lambda: self._table.change(self._look))
 
   def end(self, session: tf.Session) -> None:
-    if self.has_gone_back:  # the other workers may have trained on them since
+    if self.has_gone_back:  # the other workers may have trained on the open ranges since
       self._try(lambda: self._table.change(self._look))
     self._leased.leases.end()
     self._table.close()
@@ -171,7 +171,7 @@ class DynamicRanges(LifecycleHook):
   def on_state_begun(self, session: tf.Session, checkpoint: Optional[str]) -> None:
     count, records, blocks = self._leased.count, None, self._leased.blocks
     if blocks is not None:
-      # Counting may read a table.
+      # Counting the records may read a lookup table.
       session.run(session.graph.get_collection(tf.GraphKeys.LOCAL_INIT_OP))
       count, records = blocks.count(session), blocks.records
     saved = None
@@ -188,7 +188,7 @@ class DynamicRanges(LifecycleHook):
     self._totals.clear()
     try:
       self._leased.leases.begin_session(self._table.change)
-      if self.is_done:  # a restored table may know better
+      if self.is_done:  # a restored table may have open ranges
         self._table.change(self._look)
     except StaleSessionError as error:  # The creator of the session tries again.
       raise ControlError(str(error)) from error

@@ -5,8 +5,9 @@
 2. At its start the chief reads the number of the latest checkpoint, and its heartbeats tell the
    other workers. So each worker builds its input for the epochs that are left.
 
-Under `--shard=dynamic` the table of ranges knows this (dynamic_ranges.py). With `--examples`, too,
-epochs are not counted, because a worker may end before its data.
+This module does not count epochs under `--shard=dynamic`, where the table of ranges keeps the
+finished epochs (dynamic_ranges.py), or with `--examples`, where a worker may end before its data
+end.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ def are_counted(options: options_lib.Options) -> bool:
 
 def total_examples(session: tf.Session, shard: Shard, options: options_lib.Options,
                    replicas: int) -> Optional[int]:
-  """Returns about how many examples --epochs takes; None if the input does not know it.
+  """Returns about how many examples --epochs takes; None if the input does not know its size.
 
   Args:
     session: this worker's session.
-    shard: its share; each other worker is taken to have as many records.
-    options: of the job.
+    shard: this worker's share; each other worker is assumed to have as many records.
+    options: the job's options.
     replicas: the number of workers.
   """
   if not are_counted(options) or len(shard.sizes) != 1:
@@ -57,22 +58,22 @@ def total_examples(session: tf.Session, shard: Shard, options: options_lib.Optio
 
 
 def read_finished(options: options_lib.Options) -> int:
-  """Returns the epochs that the latest checkpoint has, on the chief; 0 if that is not known."""
+  """Returns the finished epochs of the latest checkpoint, on the chief; 0 if they are unknown."""
   if not are_counted(options) or not options.checkpoint_dir:
     return 0
   try:
     return use_latest(options.checkpoint_dir, _read) or 0
   except CheckpointError:
-    return 0  # the session says what is wrong with the checkpoint
+    return 0  # the session reports what is wrong with the checkpoint
 
 
 def _read(checkpoint: str) -> int:
-  """Returns the epochs that a checkpoint has; raises DamagedCheckpointError."""
+  """Returns the number of finished epochs of a checkpoint; raises DamagedCheckpointError."""
   finished = read_beside(checkpoint, SUFFIX, lambda text: int(json.loads(text)["epochs"]),
                          "The epochs begin at the first") or 0
   if finished:
-    # The session would pass over a damaged checkpoint, but only after the workers have built their
-    # input. Only a job that had ended and was started again reads the checkpoint twice by this.
+    # The session would skip a damaged checkpoint, but only after the workers have built their
+    # input. Only a job that had ended and was started again pays for this second read.
     verify_checkpoint(checkpoint)
   return finished
 
@@ -81,8 +82,8 @@ def finished_before(run: Membership, options: options_lib.Options,
                     check: Callable[[], None] = lambda: None) -> int:
   """Returns the epochs that the job has finished before; a worker waits for the chief's number.
 
-  `check` is called in the wait, and raises when it must end. Raises TaskUnavailableError if the
-  chief does not come within `options.start_timeout`.
+  `check` is called during the wait, and raises an error to end the wait. Raises
+  TaskUnavailableError if the chief does not start within `options.start_timeout`.
   """
   if not are_counted(options):
     return 0
@@ -111,8 +112,8 @@ class FinishedEpochs(LifecycleHook):
     Args:
       counts: the loop's ledger, which knows the epochs before this start, and whether the data have
         ended.
-      total: the epochs that the job shall finish.
-      stops: the stops of this worker; the data did not end if a stop is reached.
+      total: the number of epochs that the job must finish.
+      stops: the stops of this worker; if a stop is reached, the epochs are not finished.
       positions: the positions of the workers' input, which mean nothing after the last epoch.
     """
     self._counts, self._epochs = counts, counts.epochs_before
@@ -127,13 +128,13 @@ class FinishedEpochs(LifecycleHook):
     self._clear = [position.assign(b"").op for position in self._positions]
 
   def end_all(self, session) -> None:
-    # A worker that ended before its data, by a signal or an error, is a problem of the lifecycle.
+    # If a signal or an error ended a worker before its data ended, the lifecycle has a problem.
     ended = self._counts.data_ended or self._counts.was_ended
     if ended and not self._stops.is_reached and not self._lifecycle.problems:
       self._epochs = self._total
       if self._clear:
         session.run(self._clear)
-        self._lifecycle.save_again()  # the last step's checkpoint may have the positions
+        self._lifecycle.save_again()  # the last step's checkpoint may contain the positions
 
   def texts_beside_checkpoint(self) -> Dict[str, str]:
     return {SUFFIX: json.dumps({"epochs": self._epochs})}

@@ -1,12 +1,13 @@
 """Decides whether a run of the training loop makes one step or several (`--steps_per_execution`).
 
-`Fetches` holds the fetches of a run of one step and of a run of several; auto_steps.py finds their
-number under `--steps_per_execution=auto`. Before each run, `Execution` chooses between both: a run
-makes several steps only if they cannot pass a stop, so the steps near the end run one by one. It
-chooses again before a run that is repeated after a recovery.
+`Fetches` holds the fetches of a run of one step and of a run of several steps. Under
+`--steps_per_execution=auto`, auto_steps.py finds the number of steps. Before each run, `Execution`
+chooses one of the two runs: a run makes several steps only if they cannot pass a stop, so the steps
+near the end run one by one. `Execution` chooses again before a run that is repeated after a
+recovery.
 
 Other hooks fetch values of all steps by `Fetches.fetch`. If the data end in the middle of a run,
-`Execution` counts its finished steps before any other hook learns of the end.
+`Execution` counts the run's finished steps before any other hook learns of the end.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tf1ps.training.counts import Counts, as_list
 from tf1ps.training.outcome import NanLossError
 from tf1ps.transfer import Unrolled
 
-_FIRST = 25  # the `faster` of `stops.Stops.may_make` before a session's first run of several steps
+_FIRST = 25  # `faster` in `stops.Stops.may_make` before a session's first run of several steps
 
 
 class Fetches:
@@ -34,7 +35,7 @@ class Fetches:
   Attributes:
     steps: the steps of the current or last run; `choose` sets it.
     most: the steps of a run that is not near a stop.
-    has_op: whether the loop's hook fetches the operation; else the loop does.
+    has_op: whether a hook fetches the training operation; otherwise the loop itself fetches it.
     graph: the step's graph.
   """
 
@@ -42,7 +43,8 @@ class Fetches:
                may_grow: bool = False):
     """Builds the copies of the step for runs of `most` steps, in the step's graph.
 
-    `more` has lists and dicts; `fetch("more")` returns it. `may_grow` allows calls of `grow`.
+    `more` is a structure of further fetches, made of lists and dicts; `fetch("more")` returns it.
+    `may_grow` allows calls of `grow`.
     """
     self.steps, self.most, self.has_op = 1, 1, most > 1 or may_grow
     self.graph = next((tensor.graph for tensor in (step.examples, step.loss)
@@ -57,7 +59,7 @@ class Fetches:
   def grow(self, most: int) -> None:
     """Builds the copies of the step for runs of `most` steps.
 
-    Raises ValueError if it cannot be copied; then runs have one step.
+    Raises ValueError if the step cannot be copied; then each run makes one step.
     """
     step = self._single
     self._unrolled = built = Unrolled(
@@ -93,9 +95,9 @@ class Fetches:
     return {} if steps == 1 else self._unrolled.feed(slot)
 
   def count_done(self, session: tf.Session, feed: Dict[tf.Tensor, Any]):
-    """Returns the finished steps of a run with this feed that the end of the data has ended.
+    """Counts the finished steps of a run with this feed that the end of the data has cut short.
 
-    A `transfer.Done` with steps, examples and late; None after a run of one step.
+    Returns a `transfer.Done` with steps, examples and late; None after a run of one step.
     """
     return self._unrolled.done(session, feed) if feed else None
 
@@ -105,13 +107,13 @@ class Execution(LifecycleHook):
 
   def __init__(self, counts: Counts, stops, in_flight: int = 1,
                partial: Optional[step_lib.AccumulatedRemainder] = None):
-    """Creates the hook; `in_flight` threads make runs. The tracker stands before this hook."""
+    """Creates the hook, which must come after the tracker; `in_flight` threads make runs."""
     self._fetches, self._tracker, self._counts = counts.fetches, counts.tracker, counts
     self._stops, self._in_flight, self._partial = stops, in_flight, partial
     self._feed: Dict[tf.Tensor, Any] = {}
     self._lock = threading.RLock()
     self._is_preparing = self._is_ready = False
-    self._begun = self._begun_then = 0  # steps; the second as of the tracker's last answer
+    self._begun = self._begun_then = 0  # steps; `_begun_then`: at the tracker's last answer
     self._tracker.add_listener(self._note_answer)
 
   def plan(self) -> int:
@@ -125,7 +127,8 @@ class Execution(LifecycleHook):
   def _may_be_several(self, most):
     if self._is_ready:
       return self._stops.may_make(most, self._begun_now())
-    # The servers prepare the first such run for a second or more; other workers make many steps.
+    # The servers need a second or more to prepare the first run of several steps. Meanwhile the
+    # other workers make many steps.
     may = not self._is_preparing and self._stops.may_make(most, self._begun_now(), _FIRST)
     self._is_preparing |= may
     return may
@@ -143,7 +146,7 @@ class Execution(LifecycleHook):
       self._begun_then = self._begun
 
   def count_done(self, session: tf.Session, feed: Dict[tf.Tensor, Any]) -> int:
-    """Counts the examples of a run that the end of the data has ended; returns its steps."""
+    """Counts the examples of a run that the end of the data has cut short; returns its steps."""
     done = self._fetches.count_done(session, feed)
     if done is None:
       return 0

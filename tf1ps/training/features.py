@@ -1,9 +1,9 @@
 """Makes the hooks beside the steps of a worker's loop, from an ordered list of features.
 
-Each feature takes the `Loop` in the making and returns its hooks. The order of `FEATURES` is the
-order of the loop's hooks, behind the session's own: each stands behind the hooks whose values it
-reads. A feature's docstring gives the reason for its place. A feature hands a result to later
-features as an attribute of the loop.
+Each feature is a function that takes the unfinished `Loop` and returns hooks. The order of
+`FEATURES` is the order of the loop's hooks, which follow the session's own hooks. Each hook comes
+after the hooks whose values it reads. A feature's docstring gives the reason for its place. A
+feature hands a result to later features as an attribute of the loop.
 """
 
 from __future__ import annotations
@@ -57,22 +57,22 @@ class Loop:
     options: the job's options.
     bad_records: counts the bad records that were left out.
     step_log: the file in which each run is noted (step_log.py), or None.
-    is_alone: whether the other workers have done their part, and the chief makes lost steps again.
+    is_alone: whether the other workers have done their part, and the chief repeats lost steps.
     counts: the ledger.
     stops: the stops that the options request.
     train_op: the loop's fetch; it is empty if the hooks fetch the step.
     hooks: the hooks, in their order.
-    execution, tracer, policies, vote, ranges, stalls, traffic: set by the features of these names;
-      without the feature None, and [] for `ranges`.
+    execution, tracer, policies, vote, ranges, stalls, traffic: set by the features of these names.
+      If a feature is off, its attribute is None, or [] for `ranges`.
   """
 
   def __init__(self, step: Step, shard, run: Membership, options: options_lib.Options, bad_records,
                epochs_before: int = 0, step_log: Optional[str] = None,
                before: Optional["Loop"] = None):
-    """Builds the features in the step's graph; the counts go on from those of `before`."""
+    """Builds the features in the step's graph; the counts continue from the counts of `before`."""
     self.step, self.shard, self.run, self.options = step, shard, run, options
     self.bad_records, self.step_log, self.is_alone = bad_records, step_log, before is not None
-    # A program's own hooks see each step.
+    # A program's own hooks must see each step, so its runs make one step each.
     self._finds_steps = options.finds_run_steps and not step.program_hooks
     fetches = execution.Fetches(
       step, options.run_steps, dynamic_ranges.report_fetches(shard), self._finds_steps)
@@ -100,7 +100,7 @@ class Loop:
 
   @property
   def has_gone_back(self) -> bool:
-    """Whether the end was reached when the loop ended, and a restored step lies before it."""
+    """Whether the loop reached its end, but a restored step now lies before that end."""
     return self.stops.has_gone_back or not self.stops.is_reached and any(
       hook.has_gone_back for hook in self.ranges)
 
@@ -147,9 +147,10 @@ class Loop:
 
 
 def _execution(loop: Loop) -> list:
-  """Decides how many steps a run makes; the hooks behind it fetch for that number.
+  """Decides how many steps a run makes; the hooks after it fetch for that number of steps.
 
-  At the end of the data it counts the finished steps of a cut run before any other hook acts.
+  At the end of the data it counts the finished steps of an incomplete run before any other hook
+  acts.
   """
   loop.execution = execution.Execution(
     loop.counts, loop.stops, loop.options.steps_in_flight, loop.step.partial)
@@ -167,14 +168,14 @@ def _tracer(loop: Loop) -> list:
 
 
 def _staleness(loop: Loop) -> list:
-  """Counts ages, and warms up: it waits before the hooks that check for a stop."""
+  """Counts gradients' ages, and delays the start (warm_up) before the hooks check for a stop."""
   loop.policies = staleness_policies.StalenessPolicies(
     loop.options, loop.step, loop.counts, loop.run, loop.is_alone)
   return loop.policies.first_hooks
 
 
 def _examples(loop: Loop) -> list:
-  """Counts examples, whose number stops and progress read."""
+  """Counts examples, for the stops and the progress."""
   return [ExampleCounter(loop.counts, loop.run)]
 
 
@@ -187,7 +188,7 @@ def _stops(loop: Loop) -> list:
 
 
 def _end_of_data(loop: Loop) -> list:
-  """Notes why the data ended, and counts the rest; `_vote` does both itself."""
+  """Notes why the data ended, and counts the remaining data; `_vote` does this by itself."""
   return [] if loop.step.vote is not None else [
     remainder.EndOfDataHook(loop.counts, loop.step.remainder)]
 
@@ -268,7 +269,7 @@ def _threads(loop: Loop) -> list:
 
 
 def _stalls(loop: Loop) -> list:
-  """Only reports, like the features from here to `_summaries`."""
+  """Reports stalls; like the features from here to `_summaries`, it only reports."""
   loop.stalls = stall_watch.StallWatch(
     loop.run, *loop.options.stall, loop.counts, loop.step.hooks)
   return [loop.stalls]
@@ -292,7 +293,7 @@ def _notes(loop: Loop) -> list:
 
 
 def _progress(loop: Loop) -> list:
-  """Prints the progress, on the chief, or of every worker for the launcher's screen."""
+  """Prints the progress on the chief, and on every worker for the launcher's screen."""
   options, replicas = loop.options, loop.run.cluster.num_replicas
   if not loop.run.is_chief and SCREEN_VARIABLE not in os.environ:
     return []

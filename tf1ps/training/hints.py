@@ -1,4 +1,4 @@
-"""Hints at options that suit a model better; the chief logs each once, at its start."""
+"""Suggests options that suit a model better; the chief logs each hint once, at its start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.placement import byte_size_load_fn
 from tf1ps.transfer import AdamOptimizer
 
-_MANY_SHARDS = 16  # of tables, on each ps; each has operations of its own for every use and update
+_MANY_SHARDS = 16  # shards of tables on each ps; a shard adds operations to every use and update
 _GOOD_SHARDS = 4
 _LARGE_TABLE = 16 << 20  # bytes; a dense Adam reads and writes three times as many in each step
 
@@ -19,7 +19,7 @@ def of_shards(partition_bytes: int, num_ps: int) -> str:
   """Returns a hint at a better --partition_bytes for the default graph's model, or "".
 
   Args:
-    partition_bytes: the option.
+    partition_bytes: the value of the option.
     num_ps: the number of ps, at least 1.
   """
   sizes, count = collections.Counter(), 0
@@ -32,7 +32,7 @@ def of_shards(partition_bytes: int, num_ps: int) -> str:
     return ""
   better = max(1, -(-sum(sizes.values()) // (_GOOD_SHARDS * num_ps)))
   better = 1 << (better - 1).bit_length()
-  # A table above the bound has a shard on each ps at least.
+  # A table above the bound has at least one shard on each ps.
   then = sum(max(num_ps, -(-size // better)) for size in sizes.values() if size > better)
   if 2 * then > count:
     return ""  # many tables
@@ -45,7 +45,7 @@ def of_adam(optimizer, grads_and_vars: list, is_own: bool) -> str:
   """Returns a hint at a lazy Adam if Adam updates a large table by sparse gradients, or "".
 
   TensorFlow's Adam updates all rows of the table and of its two slots, also those without a
-  gradient. Its subclasses may do otherwise.
+  gradient. Subclasses of it may not, so they get no hint.
 
   Args:
     optimizer: makes the update.

@@ -69,7 +69,7 @@ def _inputs(program, cluster, options) -> List[tuple]:
   devices = [worker.name for worker in workers]
   if len(workers) > 1:
     with new_graph() as graph:
-      for index in range(len(workers)):  # their pipelines may differ
+      for index in range(len(workers)):  # the workers' pipelines may differ
         build_input(program, "train", share(index))
     if has_python_calls(graph):
       devices = [cluster.task.name] * len(workers)

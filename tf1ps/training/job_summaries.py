@@ -38,7 +38,7 @@ def worker_rates(members: List[Member]) -> Dict[str, float]:
 
 
 class JobSummaries(tf.train.SessionRunHook):
-  """Writes the figures of the job; it stands behind the hooks that count."""
+  """Writes the figures of the job; it must come after the hooks that count."""
 
   def __init__(self, tracker: GlobalStepTracker, run: Membership, options: options_lib.Options):
     """Creates the hook of the chief, and adds its summaries to the default graph."""
@@ -67,7 +67,7 @@ class JobSummaries(tf.train.SessionRunHook):
     """Writes the rates; returns whether any worker has a rate."""
     rates = worker_rates(self._run.heartbeat.members())
     if not self._has_rates and not any(rates.values()):
-      return False  # nobody has sent a second heartbeat
+      return False  # no worker has sent a second heartbeat yet
     write_summary(self._directory, tf.Summary(value=[
       tf.Summary.Value(tag=tag, simple_value=value) for tag, value in rates.items()]),
       self._tracker.value)
@@ -95,5 +95,5 @@ def flags_text(options: options_lib.Options, num_ps: int, num_workers: int) -> s
   blocks = ["tf1ps %s on TensorFlow %s, %d ps, %d workers" % (
     version.__version__, tf.version.VERSION, num_ps, num_workers)]
   for title, flags in (("Given:", given), ("By default:", default)):
-    blocks += [title, "\n".join("    " + flag for flag in flags)]  # indented: it stays as it is
+    blocks += [title, "\n".join("    " + flag for flag in flags)]  # indented: Markdown code
   return "\n\n".join(blocks)

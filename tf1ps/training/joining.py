@@ -32,8 +32,8 @@ def check_not_over(cluster, options) -> None:
 def join(server, options):
   """Yields this worker's membership of the run; reports an error that no session has reported.
 
-  Before and after the session, which has its own watch, a signal ends the main thread and is
-  reported from here.
+  The session has its own watch for signals. Before and after the session, a signal ends the main
+  thread, and this function reports the signal.
   """
   run = session.Membership(server.record, options.checkpoint_dir)
   reported, lock = [], threading.Lock()
@@ -54,7 +54,7 @@ def join(server, options):
       raise
     except BaseException as error:
       if watch.number is not None:
-        report(watch.number)  # the watch may not have done so yet
+        report(watch.number)  # the watch may not have reported the signal yet
         raise_exit(watch.number, None)
       if run.heartbeat.get("state") != MEMBER_FAILED:
         session.report_error(run, error)
@@ -67,8 +67,8 @@ def join(server, options):
 def directory_of(run, options):
   """Yields the directory of the last checkpoint.
 
-  Without --checkpoint_dir the chief has a temporary directory, for the evaluation. It is kept if an
-  error ends the job after its training.
+  Without --checkpoint_dir the chief has a temporary directory, for the evaluation. The directory is
+  kept if an error ends the job after its training.
   """
   if options.checkpoint_dir or not run.is_chief:
     yield options.checkpoint_dir

@@ -5,8 +5,8 @@ variable. A synchronous update of several workers moves them once. After update 
 
   average = d average + (1 - d) variable,    d = min(decay, (1 + n) / (10 + n)),
 
-as `tf.train.ExponentialMovingAverage(decay, num_updates=n)` has it, so that the values of the
-start are soon forgotten. The average of `w` is the variable `w/ExponentialMovingAverage`.
+as in `tf.train.ExponentialMovingAverage(decay, num_updates=n)`, so that the average soon forgets
+the initial values. The average of `w` is the variable `w/ExponentialMovingAverage`.
 Evaluation, prediction and export restore it in the place of `w` (checkpoint/restoring.py).
 """
 
@@ -32,7 +32,8 @@ def build_moving_average(decay: float,
       "out the flag, or the model's averages" % (decay, own[0].op.name))
   graph = tf.get_default_graph()
   with tf.control_dependencies(None), graph.colocate_with(global_step.op):
-    # The number after this update, which waits for this read before it raises the step.
+    # The number of updates, including this update. The update waits for this read before it raises
+    # the global step.
     updates = tf.add(tf.cast(global_step.read_value(), tf.int64), 1, name="updates")
   return tf.train.ExponentialMovingAverage(decay, updates)
 
@@ -41,7 +42,7 @@ class AveragedOptimizer(WrappingOptimizer):
   """Moves the averages of the variables after each update of another optimizer."""
 
   def __init__(self, opt: tf.train.Optimizer, averages: tf.train.ExponentialMovingAverage):
-    """Creates an optimizer around `opt`; raises TypeError if that is not an optimizer."""
+    """Creates an optimizer around `opt`; raises TypeError if `opt` is not an optimizer."""
     super().__init__(opt, False, "Averaged")
     self._averages = averages
 
@@ -55,7 +56,7 @@ class AveragedOptimizer(WrappingOptimizer):
       by_device.setdefault(variable.device, []).append(variable)
     averaged = []
     for device, variables in by_device.items():
-      # The updates on the same device: to wait for all would cost messages.
+      # Waits only for the updates on the same device: waiting for all updates would cost messages.
       here = [op for op in done.control_inputs if op.device == device]
       with tf.control_dependencies(here or [done]), tf.device(device):
         averaged.append(self._averages.apply(variables))

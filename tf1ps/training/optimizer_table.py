@@ -10,14 +10,14 @@ class _Choice(NamedTuple):
 
   learning_rate: float  # the default
   class_name: str  # of tf1ps.transfer, else of tf.train
-  arguments: Dict[str, object] = {}  # the others have TensorFlow's defaults
+  arguments: Dict[str, object] = {}  # other arguments have TensorFlow's defaults
 
 
 OPTIMIZER_TABLE = {
   "sgd": _Choice(0.01, "GradientDescentOptimizer"),
   "momentum": _Choice(0.01, "MomentumOptimizer", {"momentum": 0.9}),
   "nesterov": _Choice(0.01, "MomentumOptimizer", {"momentum": 0.9, "use_nesterov": True}),
-  "adam": _Choice(0.001, "AdamOptimizer"),  # TensorFlow's values, in less time
+  "adam": _Choice(0.001, "AdamOptimizer"),  # the same results as TensorFlow's, in less time
   "adamw": _Choice(0.001, "AdamWOptimizer", {"weight_decay": 0.01}),
   "lazy_adam": _Choice(0.001, "LazyAdamOptimizer"),  # Adam on the batch's rows only
   "adagrad": _Choice(0.05, "AdagradOptimizer"),

@@ -1,8 +1,9 @@
 """The optimizers of a program's towers: the program's own, or those that the options choose.
 
 1. `Optimizers` takes the optimizer or the training op from the model of each tower, or makes an
-   optimizer by the options. `NEEDS` lists the options that it must refuse beside a program's own.
-2. `averaged` puts the moving averages around the optimizer that makes the update.
+   optimizer by the options. `NEEDS` lists the options that it must refuse if the program has its
+   own optimizer or training op.
+2. `averaged` wraps the optimizer that makes the update, to move the averages too.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ def _need_of_staleness(options):
 
 
 # {option: its need, or a function of the options that returns the need}, for options that do not
-# have their default. The error names the first option that a program cannot serve. `optimizer`,
-# `weight_decay` and the number of `learning_rate` are for programs without an optimizer, as their
-# help says, and others ignore them.
+# have their default. The error names the first option whose need the program does not meet.
+# `optimizer`, `weight_decay` and the number of `learning_rate` apply to programs without an
+# optimizer, as their help says; other programs ignore them.
 NEEDS = {
   "replication": GRADIENTS,
   "sync_replicas": GRADIENTS,
@@ -78,7 +79,7 @@ def make_optimizer(name: str, learning_rate: Union[float, tf.Tensor],
 
 
 def build_learning_rate(options: options_lib.Options) -> Union[float, tf.Tensor]:
-  """Returns the learning rate of the options: it follows its schedule, if they ask."""
+  """Returns the learning rate of the options, which follows the schedule if they give one."""
   rate = _choice_of(options.optimizer).learning_rate if options.rate is None else options.rate
   return build_schedule(options.schedule, rate, tf.train.get_global_step())
 
@@ -103,7 +104,7 @@ class Optimizers:
     self.hint = ""
 
   def add(self, spec: ModelSpec) -> None:
-    """Takes what the model of the next tower brings, or makes an optimizer by the options.
+    """Takes the next tower's own optimizer or training op, or makes an optimizer by the options.
 
     Raises:
       ModelSpecError: the options need gradients, and the program brings a training op.
@@ -151,8 +152,8 @@ class Optimizers:
   def summarize_learning_rate(self) -> None:
     """Adds a summary of the learning rate: the options', or that of the program's own optimizer.
 
-    There is none for a training op of the program, for an optimizer whose rate is not known, and
-    beside a summary of the program with the same tag.
+    It adds no summary if the program has its own training op, if the rate of the program's
+    optimizer is not known, or if the program has a summary with the same tag.
     """
     rate = None if self.train_op is not None else self._learning_rate
     if self._is_own:
@@ -201,7 +202,7 @@ def _has_summary(tag: str) -> bool:
 
 
 class _OptimizerToCome:
-  """Stands for the optimizer of a tower that is not built yet, where builders call it."""
+  """Represents the optimizer of a tower that is not built yet; builders call it later."""
 
   def __init__(self, optimizers: Optimizers, index: int):
     self._optimizers, self._index = optimizers, index
@@ -217,7 +218,7 @@ class _OptimizerToCome:
 
 
 class _NoGradients:
-  """Stands for the optimizer of a program with its own training op: computes no gradient."""
+  """Replaces the optimizer of a program with its own training op; computes no gradient."""
 
   def compute_gradients(self, *unused_args, **unused_kwargs) -> list:
     return []

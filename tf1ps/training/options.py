@@ -34,7 +34,7 @@ PROGRAMS = (
 _ASKING = ("status", "top")
 _TRAINING = ("local", "worker")
 _ON_CLUSTER = ("worker", "ps", "evaluator")
-_RESOLVING = _ON_CLUSTER + ("reset",) + _ASKING  # those that find a cluster in the environment
+_RESOLVING = _ON_CLUSTER + ("reset",) + _ASKING  # they find a cluster in the environment
 _OF_JOB = ("local", "worker", "ps", "evaluator")
 _WITH_PS = ("local", "worker", "ps")
 _WITH_PROGRAM = ("local", "worker", "evaluator", "predict")
@@ -45,7 +45,7 @@ OVERLAP_NONE, OVERLAP_PREFETCH = "none", "prefetch"
 GPU_NONE, GPU_GROW, GPU_ALL = "none", "grow", "all"
 LOG_TEXT, LOG_JSON = LOG_FORMATS = ("text", "json")
 _MAX_RESTARTS = 5  # of a task, where --restart=on_failure has no number
-_MOST_TRACED = 100  # steps, of which a worker keeps the traces: some MB each with a large graph
+_MOST_TRACED = 100  # steps; a worker keeps all their traces, some MB each with a large graph
 
 
 class Veto(NamedTuple):
@@ -58,7 +58,7 @@ class Veto(NamedTuple):
 class Option(NamedTuple):
   """A row of `TABLE`."""
 
-  name: str  # the flag, and the field of `Options` where there is one
+  name: str  # the name of the flag, and of the field of `Options` if the option has a field
   help: str  # the text of --help
   group: str  # the heading under which --help shows it
   programs: Tuple[str, ...]  # the programs that have the flag
@@ -69,13 +69,13 @@ class Option(NamedTuple):
   at_least: Optional[float] = None  # the value must be a number that is not below this bound
   values: Tuple[str, ...] = ()  # the allowed values; () allows any
   rules: Tuple[Veto, ...] = ()  # the combinations that are refused
-  # Whether all workers must have the same value, given the options. None: they never need it.
+  # Returns whether all workers must have the same value, given the options. None: never.
   is_shared: Optional[Callable[["Options"], bool]] = None
   placeholder: str = ""  # the value in --help, such as "NAME,NAME"
-  # Returns what is wrong with a value, or "". It takes the place of above, at_least and values.
+  # Returns what is wrong with a value, or "". It replaces above, at_least and values.
   check: Optional[Callable[[object], str]] = None
-  trains: bool = False  # whether workers train by it, though other programs have it as well
-  first: bool = False  # whether --help shows it, and not only --help=all: a first job may need it
+  trains: bool = False  # whether workers train by it although other programs also have it
+  first: bool = False  # whether --help also shows it, because a first job may need it
 
   def default_of(self, program: str) -> object:
     """The default in a program."""
@@ -111,7 +111,7 @@ def first_batch_size(value: Union[int, List[int]]) -> int:
 
 
 class StalenessPolicy(NamedTuple):
-  """The measures of an asynchronous worker against staleness; None and False: not taken."""
+  """The measures of an asynchronous worker against staleness; None or False: off."""
 
   max_lead: Optional[int] = None  # steps that a worker may be ahead of the slowest
   drop: Optional[int] = None  # the highest age of a gradient that is applied, in global steps
@@ -174,7 +174,7 @@ def parse_trace_steps(text: str) -> Tuple[int, int]:
 
 
 def parse_restart(text: str) -> int:
-  """Parses --restart to the restarts of each task at most; raises ValueError."""
+  """Parses --restart to the highest number of restarts of each task; raises ValueError."""
   name, has_number, number = text.partition(":")
   if name == "on_failure" and not has_number:
     return _MAX_RESTARTS
@@ -187,7 +187,7 @@ def parse_restart(text: str) -> int:
 
 def split_learning_rate(value: Union[None, float, str]
                         ) -> Tuple[Optional[float], Optional[Schedule]]:
-  """Returns the rate and the schedule of --learning_rate, each None if it has none.
+  """Returns the rate and the schedule of --learning_rate, each None if the option lacks it.
 
   Raises ValueError.
   """
@@ -228,9 +228,9 @@ def parse_stall_after(text: str) -> Union[float, str]:
 
 
 class Threads(NamedTuple):
-  """The threads of a task's TensorFlow; None: as many as the machine and its tasks leave."""
+  """The threads of a task's TensorFlow; None: as many as the machine and its other tasks leave."""
 
-  inter_op: Optional[int] = None  # for operations side by side
+  inter_op: Optional[int] = None  # for operations that run in parallel
   intra_op: Optional[int] = None  # inside an operation
 
   def __str__(self):
@@ -304,7 +304,7 @@ def parse_overlap(text: Union[str, int]) -> Union[str, int]:
 
 
 def parse_verbosity(text: str) -> str:
-  """Parses --verbosity: a name, or a number as absl has them."""
+  """Parses --verbosity: a name, or a number as in absl."""
   absl_levels = {"1": "debug", "0": "info", "-1": "warning", "-2": "error", "-3": "fatal"}
   value = absl_levels.get(str(text), str(text).lower())
   if value not in VERBOSITIES:
@@ -325,8 +325,8 @@ _NEEDS_SYNC = Veto(lambda options: not options.is_synchronous,
                    "applies to synchronous updates: give --sync_replicas too")
 _NEEDS_OWN_GRAPH = Veto(lambda options: not _is_own_graph(options),
                         "needs --replication=between_graph, the default")
-# In-graph and all-reduce replicas make each update from the gradients of all workers, and the first
-# end of data ends all.
+# In-graph and all-reduce replicas make each update from the gradients of all workers, and training
+# ends for all workers when the data of any worker end.
 _NEEDS_OWN_SYNC = Veto(lambda options: not _is_own_graph(options),
                        "needs --replication=between_graph, the default, and --sync_replicas")
 _NEEDS_PS = Veto(lambda options: options.replication == ALL_REDUCE,
@@ -654,7 +654,7 @@ OLD_FLAGS = {
 
 def of_program(program: str) -> List[Option]:
   """The options of a program, in the order of --help."""
-  as_well = {"tune": ("local",), "task": _ON_CLUSTER}.get(program, ())  # those that they run
+  as_well = {"tune": ("local",), "task": _ON_CLUSTER}.get(program, ())  # the programs they run
   return [option for option in TABLE if {program, *as_well} & set(option.programs)]
 
 
@@ -696,7 +696,7 @@ class Options(_Values):
 
   @property
   def stall(self) -> Tuple[float, bool]:
-    """The seconds of `stall_after`, and whether the worker fails after twice these."""
+    """The seconds of `stall_after`, and whether the worker fails after twice that time."""
     return split_stall_after(self.stall_after)
 
   @property
@@ -721,18 +721,18 @@ class Options(_Values):
 
   @property
   def run_steps(self) -> int:
-    """The steps of a run that is not near a stop, as far as the options say."""
+    """The number of steps in a run that is not near a stop, according to the options."""
     return 1 if self.steps_per_execution == AUTO else int(self.steps_per_execution)
 
   @property
   def finds_run_steps(self) -> bool:
-    """Whether the loop finds the steps of a run by itself (auto_steps.py)."""
+    """Whether the loop finds the number of steps per run by itself (auto_steps.py)."""
     return (self.steps_per_execution == AUTO and self.steps_in_flight == 1
             and not any(rule.is_broken(self) for rule in _SEVERAL_STEPS))
 
   @property
   def overlaps(self) -> bool:
-    """Whether the gradients of a single worker are stale, too."""
+    """Whether even a single worker has stale gradients."""
     return self.overlap != OVERLAP_NONE
 
 
@@ -775,10 +775,10 @@ def as_flag(name: str, value) -> str:
 
 
 def share_of(options: Options, count: int) -> Optional[float]:
-  """The examples of all workers per example that the chief counts; None: not fixed.
+  """The ratio of all workers' examples to the examples that the chief counts; None: it varies.
 
   Args:
-    options: of the job.
+    options: the job's options.
     count: the number of workers.
   """
   if options.replication == IN_GRAPH:
@@ -799,12 +799,12 @@ def shard_of(options: Options, index: int, count: int):
   """Makes the `Shard` of a worker's data.
 
   Args:
-    options: of the job.
-    index: of the worker, from 0.
+    options: the job's options.
+    index: the worker's index, from 0.
     count: the number of workers.
 
   Raises:
-    ValueError: --batch_size has another number of sizes than there are workers.
+    ValueError: --batch_size has several sizes, but not one for each worker.
   """
   from tf1ps.pipeline import BATCHES_PER_BLOCK, Shard  # imports TensorFlow
 

@@ -15,7 +15,7 @@ class Outcome(NamedTuple):
   """The result of a worker's training."""
 
   steps: int  # the steps of this worker
-  global_step: int  # the last that this worker saw
+  global_step: int  # the last global step that this worker saw
   examples: int  # the examples that this worker trained on
   seconds: float  # from the first session to the end of the loop
   reason: str  # why training ended
@@ -26,9 +26,9 @@ class Outcome(NamedTuple):
   skipped: int = 0  # bad records of this worker
   # Under --shard=dynamic: examples of all workers in ranges that were returned and leased again.
   again: Optional[int] = None
-  rolled_back: int = 0  # of the chief: the global steps that were lost with ps, as far as it knew
+  rolled_back: int = 0  # on the chief: the known number of global steps that were lost with ps
   traffic: str = ""  # the traffic of the chief's steps, how their time divides, and their bound
-  warning: str = ""  # of the chief: why the job has not made all that was asked for
+  warning: str = ""  # on the chief: why the job has not reached its goal
   checkpoint: Optional[str] = None  # the evaluated checkpoint; None without --checkpoint_dir
 
   @property

@@ -13,15 +13,15 @@
 
 `StepsInFlight` runs several steps of one worker at the same time (`--overlap=N`). One step
 computes while another waits for the network. Each further step in flight has a thread, which
-repeats the loop's step. The worker's gradients are as stale as those of that many workers, and
-their ages show it.
+repeats the loop's step. The worker's gradients are as stale as the gradients of N workers, and
+their measured ages show this.
 
-1. The loop asks for the global step now and then, and the threads learn of the end from its answer.
+1. The loop asks for the global step now and then, and the threads learn of the end from the answer.
    Near the end each step returns the global step, and its thread ends by itself. The job therefore
    passes its last step by less than its number of steps in flight.
 2. Each thread ends at the end of the data; the loop waits for all threads.
-3. The position of the input cannot be read while a thread draws a batch. `quiet` gives a time
-   without steps in flight.
+3. The position of the input cannot be read while a thread draws a batch. `quiet` is a context in
+   which the threads have no step in flight.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class InGraphThreads(LifecycleHook):
     self._is_over = False
 
   def after_create_session(self, session, coord):
-    if not self._is_over:  # after a ps was lost at the end, nothing would end the threads
+    if not self._is_over:  # if a ps was lost at the end, nothing would end new threads
       self._threads.start(session, coord)
 
   def after_run(self, run_context, run_values):
@@ -94,7 +94,7 @@ class InGraphThreads(LifecycleHook):
       raise self._threads.error.__cause__
 
   def _is_handled(self, error, session, coord) -> bool:
-    """Whether the loop must not raise an error: an end causes it, or a new session recovers."""
+    """Whether the loop ignores an error: the end caused it, or a new session recovers from it."""
     if self._threads.is_stopped or coord.should_stop():
       return True
     if isinstance(error, _BROKEN):
@@ -125,7 +125,7 @@ class InGraphThreads(LifecycleHook):
 
 
 class StepsInFlight(InGraphThreads):
-  """Runs the steps beside those of the loop; stands behind the hooks that restore the input."""
+  """Runs steps besides the loop's; the hook must come after the hooks that restore the input."""
 
   def __init__(self, execution: execution_lib.Execution, counts: Counts, stops, count: int,
                note_drawn: Optional[Callable[[int], None]] = None,

@@ -1,10 +1,11 @@
 """A program's model as towers: one input per worker, one model per device.
 
 1. `add_worker` calls input_fn for one worker's share and splits each batch over its clones.
-2. `loss` calls model_fn for one part. `optimizers` takes the model's optimizer, if it has its own.
+2. `loss` calls model_fn for one part. `optimizers` takes the model's optimizer, if the model has an
+   optimizer.
 
-The builders of tf1ps/replication take `loss` as `tower_fn`, and `optimizers.of_tower`, which stands
-for an optimizer that is known once its tower is built.
+The builders of tf1ps/replication take `loss` as `tower_fn`, and `optimizers.of_tower`, which
+represents an optimizer that is not known until its tower is built.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class ProgramTowers:
     batch_sizes: the examples in a batch of each worker, scalar int tensors. A run that fetches such
       a tensor draws a batch, even if the size is static.
     optimizers: the optimizers of the towers.
-    hooks: the program's hooks, those of the first tower.
+    hooks: the program's hooks, from the model of the first tower.
   """
 
   def __init__(self, program: Program, options: Options):
@@ -62,7 +63,8 @@ class ProgramTowers:
   def loss(self, index: int) -> tf.Tensor:
     """Builds the model of tower `index`; returns its loss, weighted by its part of the batch.
 
-    Towers count in the order of the workers and their clones. Raises ModelSpecError and others if
+    Tower indices follow the order of the workers, and within a worker the order of its clones.
+    Raises ModelSpecError and others if
     the program returned no model, or a model that the options do not fit (`Optimizers.add`).
     """
     (features, labels), weight = self._parts[index]

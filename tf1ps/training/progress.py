@@ -2,10 +2,11 @@
 
 Every few seconds `Progress` prints a line, such as "13:05:59 progress: step 41". On a terminal it
 overwrites its last line. For a launcher that shows a line per task (`SCREEN_VARIABLE`), every
-worker prints a line each second: the chief's has the job's rates, the others' have their own.
+worker prints a line each second. The chief's line has the rates of the job; the line of each other
+worker has the rates of that worker.
 
-A rate counts from the last line, or from a line that is a second old. The first step of a session,
-in which TensorFlow and the devices make ready, counts in no rate.
+A rate covers the time since the last line, or about a second if lines are more frequent. No rate
+includes the first step of a session, in which TensorFlow and the devices prepare.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class StepNotes(tf.train.SessionRunHook):
   """Notes each run in a file (step_log.py)."""
 
   def __init__(self, path: str, counts: Counts):
-    """Creates the hook; it stands behind those that count."""
+    """Creates the hook; it must come after the hooks that count."""
     self._counts = counts
     self._file = open(path, "ab", buffering=0)  # a killed process has written all its runs
 
@@ -91,13 +92,14 @@ class Progress(tf.train.SessionRunHook):
                share: Optional[float] = None, last_example: Optional[int] = None,
                is_chief: bool = True,
                find_last_example: Callable[[tf.Session], Optional[int]] = lambda session: None):
-    """Creates the hook; it stands behind those that count.
+    """Creates the hook; it must come after the hooks that count.
 
     Args:
       counts: the loop's ledger.
       last_step: the global step at which the job ends, or None.
       stream: the stream to write to; None: stdout.
-      share: the examples of all workers per counted example; None: global steps per own step.
+      share: the examples of all workers per counted example; None: the ratio of global
+        steps to own steps.
       last_example: the examples of all workers at which the job ends, or None.
       is_chief: False: the rates are those of this worker alone.
       find_last_example: returns `last_example` in the first session if it was not given.
@@ -108,7 +110,7 @@ class Progress(tf.train.SessionRunHook):
     self._stream = stream or sys.stdout
     self._width = 0  # of the terminal's line
     self._began: Optional[_Mark] = None  # this process's training
-    self._since: Optional[_Mark] = None  # from which rates count, after a first step
+    self._since: Optional[_Mark] = None  # the start of the rates, after a session's first step
     self._next = 0.0
     self.loss = float("nan")
 

@@ -1,4 +1,4 @@
-"""Counts the data that a worker has left when another worker's end ends training (stop_all).
+"""Counts a worker's remaining data when the end of another worker ends training (stop_all).
 
 1. Each step stores the size of its batch on the worker before it sends its gradient. The step that
    raises the end of training has drawn a batch without an update.
@@ -23,7 +23,7 @@ class Left(NamedTuple):
 
   drawn: int  # examples of the batch that was drawn without an update
   undrawn: int  # examples that were not drawn
-  is_all: bool  # whether `undrawn` reaches to the end of the data; else there are more
+  is_all: bool  # whether `undrawn` reaches to the end of the data; else more examples are left
 
   def __str__(self):
     return "%d of its examples were drawn without an update, %s%d were left" % (
@@ -62,7 +62,7 @@ class Remainder:
     def run(fetched):
       left = max(0.001, until - time.monotonic())
       options = tf.RunOptions(timeout_in_ms=max(1, int(1000 * left)))
-      # TensorFlow cannot time out an input in Python: call_within abandons its run.
+      # TensorFlow cannot time out an input in Python: call_within abandons such a run.
       return int(call_within(
         left + TIMING.call_grace, "counting what is left", session.run, fetched, options=options))
 

@@ -2,10 +2,10 @@
 
 1. When this worker's data end, the hook notes it in the state of the rounds and initialises the
    iterators. Then the session repeats the step.
-2. The last worker whose data end, ends training for all: waiting workers get the end in place of
-   the next update.
-3. A checkpoint keeps the number of finished passes with the position of the input, and restores
-   both.
+2. When the data of the last worker have ended, this worker ends training for all. Waiting workers
+   then get the end of training instead of the next update.
+3. A checkpoint keeps the number of finished passes with the position of the input. A restore brings
+   both back.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _log = logging.getLogger("tf1ps")
 
 
 class RepeatedData(LifecycleHook):
-  """Begins the data again until all workers have gone through theirs.
+  """Begins the data again until all workers have gone through their data.
 
-  It stands behind the hooks of the rounds and of the input's position.
+  The hook must come after the hooks of the rounds and of the input's position.
 
   Attributes:
     all_went_through: whether training has ended because all workers went through their data.
@@ -61,7 +61,7 @@ class RepeatedData(LifecycleHook):
       session.run(self._optimizer.finish_pass)
 
   def begin_next_pass(self, session, error: tf.errors.OutOfRangeError) -> bool:
-    """Begins the data again, unless all workers have gone through theirs; returns whether it did.
+    """Begins the data again, unless all workers went through their data; returns whether it did.
 
     Raises RuntimeError if the pass that has ended had no batch.
     """

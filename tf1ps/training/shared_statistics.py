@@ -1,6 +1,6 @@
 """The moving averages of batch normalization under synchronous updates of several workers.
 
-Each worker has a batch of its own, and all move the same averages on the ps, once per update:
+Each worker has its own batch, and all workers move the same averages on the ps, once per update:
 
   average -= (1 - momentum) (average - statistic of the worker's batch)
 
@@ -24,7 +24,7 @@ def share_moves(update_ops: list, replicas: int) -> List[tf.Operation]:
   """Returns update operations in which each move of a moving average is one replica's part.
 
   Args:
-    update_ops: of the collection UPDATE_OPS.
+    update_ops: the operations of the collection UPDATE_OPS.
     replicas: the number of replicas that make an update together.
   """
   if replicas == 1:

@@ -30,8 +30,8 @@ class StalenessPolicies:
   """The staleness hooks of one worker, and their report.
 
   Attributes:
-    first_hooks: hooks that stand before the stops and before the step's own hooks.
-    hooks: hooks that stand after them.
+    first_hooks: hooks that come before the stops and before the step's own hooks.
+    hooks: hooks that come after the stops and the step's own hooks.
   """
 
   def __init__(self, options: options_lib.Options, step: step_lib.Step, counts: Counts,

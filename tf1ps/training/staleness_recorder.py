@@ -28,11 +28,11 @@ class StalenessRecorder(LifecycleHook):
 
   def __init__(self, tables: List[AgeTable], counts: Counts, directory: Optional[str] = None,
                every_secs: float = 5.0):
-    """Creates the hook; the tracker stands before it, the threads of other replicas behind it.
+    """Creates the hook; it comes after the tracker, and before the threads of other replicas.
 
     Args:
       tables: the tables of the replicas that this process trains.
-      counts: the loop's ledger; its step counts the age of its gradient.
+      counts: the loop's ledger; the loop's step counts the age of its gradient.
       directory: the directory of the event files; None writes none.
       every_secs: the least number of seconds between two readings of the tables.
     """

@@ -6,20 +6,21 @@ A thread compares the worker's steps and examples. After `stall_after` seconds w
 2. it prints a line that begins with "stalled: " and says what the worker waits for. The launcher
    collects these lines of all tasks (launch/stalls.py), and a heartbeat takes the text to the other
    workers;
-3. with --stall_after=X:fail, after the same time once more, it ends the worker with `StalledError`.
-   A worker that does not end by that leaves by force, with exit code 1.
+3. with --stall_after=X:fail, after the same time again, it ends the worker with `StalledError`. If
+   the worker does not end because of the error, its process exits by force, with exit code 1.
 
 A worker that waits for another worker prints the line and names that worker. It prints no stacks
 and does not fail, because the other worker has stalled. Waits that have limits of their own do not
 count: those for the start, for a new session after a failure, at the end, and after a signal. Nor
 does the time in which this process was stopped.
 
-`stalled` finds such a worker much sooner: the current run has lasted longer than `stalled_least`
-seconds, and much longer than the runs before it. The heartbeat and /readyz report it.
+`stalled` detects such a worker much sooner: when the current run has lasted longer than
+`stalled_least` seconds, and much longer than the runs before it. The heartbeat and /readyz report
+this.
 
-Python does not show what TensorFlow waits for. The text comes from the place of the loop's thread,
-from the state of a synchronous round, from the sizes of the input's queues, from Python code of the
-program in any thread, and from probes of the servers.
+Python does not show what TensorFlow waits for. The text comes from the place in the code where the
+loop's thread is, from the state of a synchronous round, from the sizes of the input's queues, from
+Python code of the program in any thread, and from probes of the servers.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Wait(NamedTuple):
   """What a worker waits for."""
 
   text: str
-  is_for_others: bool = False  # other workers hold it up
+  is_for_others: bool = False  # other workers hold this worker up
   counts: bool = True  # False: the wait has a limit of its own
 
 
@@ -64,7 +65,7 @@ _PLACES = {
   "tf1ps.session.ending": Wait("the end of the other workers", counts=False),
 }
 _RUN = "tf1ps.cluster.session"
-_SLOWER, _LAST_RUNS = 10, 100  # times the slowest of the last runs
+_SLOWER, _LAST_RUNS = 10, 100  # a stalled run takes 10 times the slowest of the last 100 runs
 _LOOP = "tf1ps.training.worker"
 
 
@@ -85,10 +86,10 @@ class StallWatch(LifecycleHook):
 
     Args:
       run: this worker's membership of the run.
-      after: seconds without a step; 0 for no watch.
+      after: seconds without a step until the watch reports a stall; 0: no watch.
       fails: whether a stall ends the worker.
       counts: the loop's ledger.
-      hooks: those of the step; a `SyncReplicasHook` among them knows the round.
+      hooks: the step's hooks; a `SyncReplicasHook` among them knows the round.
     """
     self._run, self._after, self._fails, self._counts = run, after, fails, counts
     self._sync = [hook for hook in hooks if isinstance(hook, SyncReplicasHook)]
@@ -124,11 +125,12 @@ class StallWatch(LifecycleHook):
     self._run_began = None
 
   def stalled(self) -> Optional[Tuple[float, float]]:
-    """Whether the current run lasts much longer than those before; any thread may call it.
+    """Whether the current run lasts much longer than the runs before; any thread may call it.
 
     Returns:
-      Its seconds and those of the slowest of the last runs; None if it does not, if no run has
-      ended yet, or if this worker saves, or waits for other workers, for a session or for the end.
+      The seconds of the current run and of the slowest of the last runs. None if the current run
+      does not last much longer, if no run has ended yet, or if this worker saves, or waits for
+      other workers, for a session or for the end.
     """
     now, began, took = time.monotonic(), self._run_began, self._took
     if self._counts.progress != self._moved[0]:  # threads beside the loop make progress, too
@@ -181,7 +183,7 @@ class StallWatch(LifecycleHook):
                  self._run.cluster.task.name, seconds, wait.text)
 
   def _give_up(self, seconds, wait):
-    """Ends the worker; if the loop does not end within the limit, the process leaves by force."""
+    """Ends the worker; if the loop does not end within the limit, the process exits by force."""
     text = "no step for %.0f s (--stall_after with :fail): it waits for %s" % (
       seconds, wait.text)
     session = self.lifecycle.session
@@ -189,7 +191,7 @@ class StallWatch(LifecycleHook):
       session.abort(lambda: StalledError(text))
     if self._has_ended.wait(TIMING.force_exit_limit):
       return
-    if self._loop == threading.main_thread().ident:  # else the process is not the worker's alone
+    if self._loop == threading.main_thread().ident:  # else other code shares the process
       self._run.report(MEMBER_FAILED, text, limit=TIMING.report_limit_after_failure)
       leave_now(EXIT_FAILED, "%s: StalledError: %s, exit code %d" % (
         self._run.cluster.task.name, text, EXIT_FAILED))

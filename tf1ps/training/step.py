@@ -1,7 +1,7 @@
 """A training step as a value: the operation that the loop runs, and the hooks beside it.
 
 Every replication scheme builds a `Step`. The training loop runs its `train_op` until a stop, and
-the hooks read the rest, so the loop knows no scheme.
+the hooks read its other fields, so the loop does not depend on the scheme.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Batches:
       built.grads_and_vars, built.loss, built.batch_size)
 
   def complete(self, step: Step) -> Step:
-    """Returns the step with the update of a part of its batches."""
+    """Returns the step with an operation that makes the update of a part of its batches."""
     if self._accumulated is None:
       return step
     return step._replace(partial=self._accumulated.remainder(
@@ -89,8 +89,8 @@ class Batches:
 def push_partial(partial: AccumulatedRemainder, call_inside: Callable) -> Optional[dict]:
   """Makes the update of the batches that were added up before the end of the data.
 
-  Returns {"size", "loss", "taken"}, the last if it is known. None if no batch was added up, or
-  another worker's end has ended training.
+  Returns a dict of "size", "loss" and, if it is known, "taken". Returns None if no batch was added
+  up, or if another worker's end has ended training.
   """
   def push(session):
     if not session.run(partial.pending):

@@ -1,4 +1,4 @@
-"""The file in which a worker notes each run of its loop; tf1ps-tune reads it meanwhile.
+"""The file in which a worker notes each run of its loop; tf1ps-tune reads it during training.
 
 This module does not import TensorFlow: the launcher reads the file. `progress.StepNotes` writes it.
 """
@@ -16,13 +16,13 @@ class NotedRun(NamedTuple):
   """A run of the loop."""
 
   at: float  # its end, as of `time.monotonic`, which all processes of a machine share
-  steps: int  # of this worker so far, also those of other threads
+  steps: int  # of this worker so far, including the steps of other threads
   examples: int  # of this worker so far
   loss: float  # the mean of its steps
 
 
 def as_bytes(run: NotedRun) -> bytes:
-  """Returns a run as the file has it."""
+  """Returns a run in the format of the file."""
   return _FORMAT.pack(*run)
 
 

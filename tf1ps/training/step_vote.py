@@ -5,14 +5,14 @@
    or after a signal.
 2. The step computes the mean of all votes.
 3. If any worker voted against the next step, all workers end after this step. The vote of a worker
-   that a signal ends makes the mean negative: the job is not done.
+   that a signal ends makes the mean negative, which tells the others that the job is not done.
 
-After the last step each worker but the chief stays in its loop until the chief has saved the last
-checkpoint, or has ended. If a worker is lost before that, the sessions of all end, and they make
-the steps since the checkpoint before again. Then it waits until the other workers have made the
-last step: they may still need its process. After a signal this wait is short. A signal
-to one worker ends the loops of all; each other worker then fails, so that a scheduler starts it
-again.
+After the last step, each worker except the chief stays in its loop until the chief has saved the
+last checkpoint, or has ended. If a worker is lost before that, the sessions of all workers end, and
+the workers repeat the steps since the previous checkpoint. A worker that leaves its loop waits
+until the other workers have made the last step, because they may still need its process. After a
+signal this wait is short. A signal to one worker ends the loops of all workers. Each other worker
+then fails, so that a scheduler starts it again.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class StepVote(LifecycleHook):
                is_last: Callable[[int], bool] = lambda examples: False):
     """Creates the hook.
 
-    Before a step of so many examples, `is_last(examples)` returns whether this worker's part is
-    done after it.
+    Before a step of `examples` examples, `is_last(examples)` returns whether this worker's part is
+    done after that step.
     """
     self._ahead, self._vote, self._mean = vote
     self._membership, self._counts, self._is_last = membership, counts, is_last
@@ -58,7 +58,7 @@ class StepVote(LifecycleHook):
   def after_create_session(self, session, coord):
     self._ahead.clear(session)
     self._sizes.clear()
-    self._is_asked = False  # the step of that request may not be made yet
+    self._is_asked = False  # the restored step may lie before the step of that request
     self._counts.data_ended, self._counts.was_ended, self._counts.left = False, False, None
     self._counts.by_signal = False
 
@@ -113,7 +113,7 @@ class StepVote(LifecycleHook):
   def leave(self, session, finished=True):
     """Waits until the other workers have made the last step; after a signal, only briefly.
 
-    A chief that no signal ends leaves behind the reports of the others.
+    A chief that no signal ends does not wait here: it ends only after the others have reported.
     """
     self._membership.is_over = True
     if self._membership.is_chief and finished:
@@ -141,7 +141,7 @@ class VotingHook(LifecycleHook):
                 *(name for name in vars(LifecycleHook) if not name.startswith("_")))
 
   def __init__(self, hook: tf.train.SessionRunHook, vote: StepVote):
-    """Creates the hook; it stands behind `vote`."""
+    """Creates the hook; it must come after the hook `vote`."""
     self._hook, self._vote = hook, vote
     for name in self._PASSED_ON:
       if hasattr(hook, name):

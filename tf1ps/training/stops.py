@@ -1,6 +1,6 @@
 """Stops training at a global step, after a number of examples, or at the end of the data.
 
-`StopAtStep` reads the global step more often the nearer its end is. Asynchronous workers stop one
+`StopAtStep` reads the global step more often the nearer the end is. Asynchronous workers stop one
 by one, each after its current step. So the last global step exceeds the requested step by less
 than the number of workers, as long as their speeds keep their order of magnitude between two reads.
 `Stops` makes the hooks that the options request, and gives the reason of the end.
@@ -18,7 +18,8 @@ from tf1ps.replication import REPEAT, STOP_ALL
 from tf1ps.training import options as options_lib
 from tf1ps.training.counts import Counts
 
-# Other workers may speed up between two reads: a read covers a quarter of the remaining steps.
+# Other workers may speed up between two reads, so the next read comes after a quarter of the
+# remaining steps.
 _SHARE = 4.0
 # While a worker makes a run, each other worker may make this many times its steps.
 FASTER = 2.0
@@ -28,7 +29,7 @@ class StopAtStep(tf.train.SessionRunHook):
   """Requests a stop when the global step has reached the last step."""
 
   def __init__(self, counts: Counts, last_step: int, num_workers: int = 1):
-    """Creates the hook; the tracker of `counts` stands before it.
+    """Creates the hook; it must come after the tracker of `counts`.
 
     Args:
       counts: the loop's ledger.
@@ -42,7 +43,7 @@ class StopAtStep(tf.train.SessionRunHook):
 
   @property
   def steps_left(self) -> float:
-    """The steps of each worker that are left, as of the tracker's last answer."""
+    """The number of steps that each worker has left, as of the tracker's last answer."""
     left = self._last_step - (self._tracker.value or 0)
     return left / max(self._num_workers, self._tracker.rate)
 
@@ -112,9 +113,9 @@ class StopAtExamples(tf.train.SessionRunHook):
   """Requests a stop when this worker has trained on its part of the examples that are left."""
 
   def __init__(self, counts: Counts, num_examples: int, index: int = 0, count: int = 1):
-    """Creates the hook behind those that count, for worker `index` of `count`.
+    """Creates the hook for worker `index` of `count`; it must come after the hooks that count.
 
-    `num_examples` are the job's. The last batch may exceed this worker's part.
+    `num_examples` is the number for the whole job. The last batch may exceed this worker's part.
     """
     if num_examples < 1:
       raise ValueError("num_examples must be at least 1, got %r" % (num_examples,))
@@ -189,7 +190,7 @@ class EarlyStop(tf.train.SessionRunHook):
     self.reason = ""
 
   def look(self) -> str:
-    """Returns the reason as of now."""
+    """Looks for a reason now, and returns it; "" if there is none."""
     self._looked_at = time.monotonic()
     self.reason = self.reason or self._read()
     return self.reason
@@ -244,11 +245,11 @@ class Stops:
     if options.replication == "all_reduce" and self._examples is not None:
       # All-reduce ends by a vote: a worker that stops alone would leave the others waiting.
       self.hooks[-1] = NoExamplesLeft(self._examples)
-    if options.replication != "all_reduce":  # there it becomes a vote
+    if options.replication != "all_reduce":  # under all-reduce, the request becomes a vote
       self.hooks.append(self.early)
 
   def find_steps_left(self) -> Optional[float]:
-    """Returns the steps of this worker that are left; None: not known."""
+    """Returns the number of steps that this worker has left; None: not known."""
     return None if self._at_step is None else self._at_step.steps_left
 
   @property
@@ -262,12 +263,12 @@ class Stops:
 
   @property
   def was_reached(self) -> bool:
-    """Whether a stop is reached, or was at the end of the loop."""
+    """Whether a stop is reached, or was reached at the end of the loop."""
     return self.is_reached or any(self._reached.values())
 
   @property
   def has_gone_back(self) -> bool:
-    """Whether a stop was reached at the end of the loop, and a restored step lies before it."""
+    """Whether a stop was reached at the end of the loop, but a restored step lies before it."""
     return any(self._reached.values()) and not self.is_reached
 
   def is_reached_at(self, step: int) -> bool:

@@ -6,10 +6,11 @@
    per ps.
 3. At the end: a part of the chief's last line.
 
-A traced run takes longer: 2 to 7 ms with two small variables; with 200, half of its own time on
-TensorFlow 2.21 and several times that on 1.15. Traces may take one percent of the time. So the
-first trace waits until training has run long enough, and the next trace follows after 100 times the
-cost of the last trace, and after a minute at least.
+A traced run takes longer than other runs. With two small variables it takes 2 to 7 ms longer. With
+200 small variables it takes half of a run's time longer on TensorFlow 2.21, and several times a
+run's time longer on 1.15. Traces may take one percent of the time. So the first trace waits until
+training has run long enough. The next trace follows after 100 times the cost of the last trace, and
+not before a minute has passed.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class TrafficReport(tf.train.SessionRunHook):
     _log.debug("tracing a step took %.1f ms more than its %.1f", 1e3 * cost, 1e3 * usual)
 
   def _note_steps(self, steps):
-    """Expects runs of another number of steps, each of which sends what the step sends."""
+    """Expects runs of another number of steps; each step still sends the same messages."""
     graph, before = self._graph, self.steps
     if steps % before == 0:
       self._graph = StepTraffic(graph.messages * (steps // before), steps)

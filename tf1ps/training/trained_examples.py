@@ -1,14 +1,14 @@
-"""The examples that a job has trained on before: `--examples` is a total, whenever it was started.
+"""The examples that a job has trained on before: `--examples` is a total, over all its starts.
 
 1. Beside each checkpoint the chief keeps `model.ckpt-N.examples.json`: the run's id, the examples
    before the run, and those of all workers in the run, as of their last heartbeats.
 2. When the chief has restored a checkpoint, its heartbeats tell the other workers the sum of both
    numbers.
-   Each worker's part is of the examples that are left.
-   In a new run the workers begin to count anew: the file has the examples of the earlier runs.
-3. A chief that comes back into its run reads the run's own id in the file. The examples before the
-   run stay as they were, because each worker goes on with its own count. If the ps has lost these
-   counts, the examples that no living worker counts become examples before the run.
+   Each worker's part is a share of the examples that are left.
+   In a new run the workers count from 0, because the file has the examples of the earlier runs.
+3. A chief that returns to its run finds the run's own id in the file. The number of examples before
+   the run then stays the same, because each worker continues its own count. If the ps has lost
+   these counts, the examples that no living worker counts become examples before the run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TrainedExamples(LifecycleHook):
 
   def on_session_opened(self, session) -> None:
     if self._run_id == self._run.run_id:
-      return  # after a recovery the workers count on
+      return  # after a recovery the workers continue their counts
     if self._run_id:
       self._counts.examples = 0
     self._run_id = self._run.run_id
@@ -58,25 +58,25 @@ class TrainedExamples(LifecycleHook):
                 self._options.examples)
 
   def _read(self) -> int:
-    """Returns the examples before this run; 0 if the checkpoint does not know."""
+    """Returns the number of examples before this run; 0 if the checkpoint does not have it."""
     checkpoint = self._restored
     if checkpoint is None and self._options.checkpoint_dir:  # the ps kept the run's state
       checkpoint = latest_checkpoint(self._options.checkpoint_dir)
     if checkpoint is None:
       return 0
     if not self._options.examples and not tf.gfile.Exists(checkpoint + SUFFIX):
-      return 0  # of another program, or an older release, and no limit counts them
+      return 0  # the checkpoint is another program's or an older release's, and no goal needs them
     kept = read_beside(checkpoint, SUFFIX, _parse, "The number of examples begins at 0")
     if kept is None:
       return 0
     return kept["before"] + kept["examples"] - self._counted(kept)
 
   def _counted(self, kept) -> int:
-    """Returns how many of the run's examples in the file its workers still count themselves."""
+    """Returns how many examples in the file the workers of its run still count by themselves."""
     if kept["run"] != self._run.run_id:
       return 0
     heartbeat = self._run.heartbeat
-    # Without any heartbeat yet, it is not known that the ps has lost them.
+    # Before the first heartbeat, it is not known whether the ps has lost the counts.
     if heartbeat.previous is not None or heartbeat.silence is None:  # the ps has kept the counts
       return kept["examples"]
     return min(kept["examples"], examples_of_run(self._run, self._counts))

@@ -36,7 +36,7 @@ class WarmUp(LifecycleHook):
   def __init__(self, clocks: Clocks, steps_each: int,
                tracker: GlobalStepTracker, membership: Membership,
                last_step: Optional[int] = None, start_timeout: float = 60.0):
-    """Creates the hook; `tracker` stands before it, hooks that plan by the global step behind it.
+    """Creates the hook; it comes after `tracker`, and before hooks that plan by the global step.
 
     Args:
       clocks: this worker's clocks.
@@ -62,7 +62,7 @@ class WarmUp(LifecycleHook):
     self._clocks.join(session)
 
   def leave(self, session, finished: bool = True):
-    """Leaves the clocks, before a chief waits for workers that may begin then."""
+    """Leaves the clocks, so that waiting workers may begin before a chief waits for their end."""
     self._clocks.leave(session)
 
   def end(self, session):

@@ -5,8 +5,8 @@
 2. It builds its step (build.py), and the hooks beside it from an ordered list (features.py).
 3. It opens a session and runs steps until a stop.
 4. At the end its hooks leave. Other workers report their end. The chief waits for them and saves.
-   If a ps is lost before that, the steps since the last checkpoint are lost with it: then the chief
-   of an asynchronous job opens another session (2, 3), and makes them again.
+   If a ps is lost before that, the steps since the last checkpoint are lost with it. Then the chief
+   of an asynchronous job opens another session (2, 3), and repeats these steps.
 5. The chief evaluates the last checkpoint and releases the ps.
 """
 
@@ -57,7 +57,7 @@ def train(program: Program, server: Server, options: options_lib.Options,
 
   Raises:
     ValueError: the options cannot work together.
-    JobFailedError: this worker did its part, another worker did not.
+    JobFailedError: this worker did its part, but another worker did not.
     NanLossError, and the errors of `MonitoredTrainingSession`.
   """
   options_lib.check_options(options)
@@ -93,18 +93,18 @@ def _train_in_run(program, server, options, on_session, step_log) -> Outcome:
 class _Part(NamedTuple):
   """A worker's training, from the opening of its session to the close."""
 
-  loop: Optional[features.Loop]  # None: of an earlier process
+  loop: Optional[features.Loop]  # None: an earlier process ran the loop
   outcome: Outcome
   problems: List[str]  # a sentence for each other worker that did not do its part
-  makes_lost_steps: bool  # whether the chief makes steps again that were lost with a ps
+  makes_lost_steps: bool  # whether the chief repeats steps that were lost with a ps
 
 
 def _train_part(program, run: Membership, options: options_lib.Options, directory, epochs_before,
                 bad_records, step_log, on_session, before: Optional[_Part]) -> _Part:
   """Trains until a stop, and to the close of the session.
 
-  `before` is the previous part. Its session is still open for TensorFlow: the close would keep this
-  part's sessions waiting.
+  `before` is the previous part. TensorFlow still has the session of that part open, because closing
+  it would keep this part's sessions waiting.
   """
   left = options
   if epochs_before:
@@ -131,7 +131,7 @@ def _train_part(program, run: Membership, options: options_lib.Options, director
   makes_lost_steps = (
     loop.has_gone_back and run.is_chief and not problems
     and _can_train_alone(options, run.cluster)
-    # A ps that dies in each save would let it go on for ever.
+    # Otherwise a chief whose ps dies in each save would repeat the steps forever.
     and (before is None or step > before.loop.counts.tracker.value))
   if makes_lost_steps:
     _log.warning("a ps was lost when training had ended, and the last steps with it: the chief "
@@ -142,7 +142,7 @@ def _train_part(program, run: Membership, options: options_lib.Options, director
 
 
 def _part_before(run: Membership) -> _Part:
-  """The part of an earlier process of a chief without ps, which has saved the last checkpoint."""
+  """The part of a chief's earlier process, which saved the last checkpoint of a job without ps."""
   run.claim_trained_run(lambda: None)
   others = [task for task in run.cluster.replicas if task != run.cluster.task]
   problems = []
@@ -187,7 +187,7 @@ def _open_session(loop: features.Loop, run: Membership, options, directory):
 def _finish(program, run: Membership, options, directory, part: _Part, bad_records) -> Outcome:
   """Evaluates the last checkpoint and releases the ps, on the chief.
 
-  A signal ends this as it ends training: a restart finds the run as it is.
+  A signal ends this function as it ends training: a restart finds the run unchanged.
   """
   try:
     checkpoint, evaluation = use_latest(directory, lambda path: (
