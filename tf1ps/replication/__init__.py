@@ -1,7 +1,7 @@
 """Combines the gradients of several replicas.
 
-It has synchronous updates (`SyncReplicasOptimizer`), towers in one graph, clones on the devices of
-a worker, all-reduce without a ps, bounds on staleness, and the cost of a split model.
+The package has synchronous updates (`SyncReplicasOptimizer`), towers in one graph, clones on the
+devices of a worker, all-reduce without a ps, bounds on staleness, and the cost of a split model.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ The workers are servers that wait for work, and the variables live on the ps. Sy
 Asynchronous, for each replica alone, in a thread of the client (replica_threads.py):
 
 1. The tower computes its gradients from the present variables.
-2. Its own train op applies them, and raises the global step by 1: n replicas of 100 steps raise
-   it by n times 100.
+2. The replica's own train op applies the gradients, and raises the global step by 1: n replicas
+   that make 100 steps each raise the global step by n times 100.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def build_in_graph_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Se
 
   Args:
     tower_fn: called with the tower's index; returns the mean loss over its part of the batch, [].
-      The parts should be equally large: each tower counts the same.
+      The parts should be equally large, because each tower has the same weight.
     devices: device strings of the towers, such as "/job:worker/task:1".
     optimizer: applies the mean gradients.
-    global_step: the step; None: the graph's, which is made if there is none.
-    clip_norm: where given, the mean gradients are clipped to this global norm.
+    global_step: the global step; None: the graph's global step, which is created if it is missing.
+    clip_norm: if given, the mean gradients are clipped to this global norm.
     variables_device: the place of the variables: a device string or a device function; None: the
       scope around the call decides.
-    pack_bytes: gradients of variables below so many bytes travel together; 0: each alone.
+    pack_bytes: gradients of variables below this size travel together; 0: each travels alone.
     wire_dtype: the type of float32 gradients on the wire, a name in `WIRE_DTYPES`.
 
   Raises:
@@ -84,8 +84,8 @@ def build_in_graph_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: S
                        wire_dtype: str = "float32") -> List[AsyncReplica]:
   """Builds replicas, each with its own update of the shared variables, in the order of the devices.
 
-  Each optimizer object has its own slots. If `make_optimizer`, called for each replica, makes an
-  object per call, each replica has a momentum of its own. If it returns the same object, all
+  Each optimizer object has its own slots. `make_optimizer` is called once for each replica. If it
+  makes an object per call, each replica has its own momentum. If it returns the same object, all
   replicas share a momentum, as in between-graph replication, and the checkpoint has one set of
   slots for any number of replicas. Simultaneous updates of a variable may overwrite each
   other, unless the optimizer has `use_locking=True`. The other arguments and the errors are those
@@ -105,7 +105,8 @@ def build_in_graph_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: S
       # Batch normalisation's moving averages follow the first replica.
       with tf.control_dependencies(built[0].update_ops if tower.index == 0 else []):
         applied = optimizer.apply_gradients(own)
-      # Not by apply_gradients: without a lock, two threads may raise a ref variable by 1.
+      # apply_gradients does not count here: without a lock, two threads may together raise a ref
+      # variable by only 1.
       with tf.control_dependencies([applied]), tf.colocate_with(global_step.op):
         train_op = tf.assign_add(global_step, 1, use_locking=True).op
     replicas.append(AsyncReplica(train_op, tower.loss, optimizer, tower))
@@ -113,7 +114,7 @@ def build_in_graph_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: S
 
 
 def _step(global_step, variables_device):
-  """Returns the global step; makes it beside the variables if there is none."""
+  """Returns the global step; creates it beside the variables if it does not exist."""
   if global_step is not None:
     return global_step
   with _around(variables_device):

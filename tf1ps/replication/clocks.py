@@ -3,24 +3,26 @@
 A replica's clock counts its own steps, whether its gradients were applied or not. A small vector
 beside the global step, in no checkpoint, holds the clocks and states of all replicas:
 
-1. A replica joins with the clock of the slowest replica that takes part, so that nobody waits
-   for a late replica to catch up. First it becomes JOINING. Its clock may then be a step too low,
-   because the others continue meanwhile. From then on they wait for it, so that no replica is too
-   far ahead of the slowest clock that the new replica reads next.
-2. Its training step raises its clock and reads all clocks (`advance`), without a further message.
-3. It leaves, or others drop it because it is lost; then it does not count any more. A replica that
-   was dropped by mistake sees that after its next step, and joins again.
+1. A replica joins with the clock of the slowest replica that takes part, so that no other replica
+   waits for a late replica to catch up. First the joining replica becomes JOINING. Its clock may
+   then be a step too low, because the others continue meanwhile. From then on the others wait for
+   it, so that no replica is too far ahead of the slowest clock that the new replica reads next.
+2. The replica's training step raises its clock and reads all clocks (`advance`), without a further
+   message.
+3. The replica leaves, or other replicas drop it because it is lost. Then it no longer counts. A
+   replica that was dropped by mistake notices this after its next step, and joins again.
 
 When the variables get new values, the chief clears the clocks (session_ops.py), and all replicas
 join again. Each replica writes only its own clock, so no step needs a lock.
 
 `LeadHook` bounds the lead (stale synchronous parallel): a replica that leads the slowest by
 `max_lead` waits before its next step. While it waits it reads the clocks, and once per heartbeat
-interval the heartbeats. It drops replicas that are lost or have ended by their heartbeats, that
-have not joined within `start_timeout`, or that make no step for `end_timeout` while it waits for
-them: a replica may be stuck and still send heartbeats. Without a `tf1ps.Server` there are no
-heartbeats, and no replica counts as lost. The bound and its effect on convergence: Ho et al.,
-"More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", 2013.
+interval the heartbeats. It drops a replica that is lost or has ended according to the heartbeats,
+or that has not joined within `start_timeout`. It also drops a replica that makes no step for
+`end_timeout` while others wait for it, because a stuck replica may still send heartbeats. Without a
+`tf1ps.Server` there are no heartbeats, and no replica counts as lost. For the bound and its effect
+on convergence, see Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel
+Parameter Server", 2013.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from tf1ps.state import ControlError
 
 _log = logging.getLogger("tf1ps")
 
-# The states of a replica: it has not joined yet; takes part; has left or was dropped; is joining.
+# The states of a replica: not joined yet; taking part; left or was dropped; joining.
 EXPECTED, ACTIVE, CLOCK_LEFT, JOINING = range(4)
 
 
@@ -116,7 +118,7 @@ class Clocks:
     return view_clocks(session.run(self._look))
 
   def join(self, session: tf.Session) -> ClocksView:
-    """Makes this replica take part, with the clock of the slowest; after `leave` it stays away."""
+    """Makes this replica take part, with the slowest replica's clock; does not undo `leave`."""
     if self._has_left:
       self.leave(session)
       return self.look(session)
@@ -164,11 +166,11 @@ def view_clocks(value: np.ndarray) -> ClocksView:
 
 
 class LeadHook(LifecycleHook):
-  """Joins in each session, waits while its lead is the highest allowed, leaves at the end.
+  """Joins in each session, waits while its lead is the highest allowed, and leaves at the end.
 
   Attributes:
     highest: the highest lead that the replica had after a step.
-    seconds: the time that it has waited.
+    seconds: the time that the replica has waited.
   """
 
   def __init__(self, clocks: Clocks, advanced: tf.Tensor, max_lead: int,
@@ -182,7 +184,7 @@ class LeadHook(LifecycleHook):
       max_lead: the highest lead, in steps, at least 1.
       start_timeout: seconds that the other replicas may take to join.
       expects_all: whether to wait for replicas that have not joined yet.
-      end_timeout: seconds that this replica waits for another that makes no step.
+      end_timeout: seconds that this replica waits for another replica that makes no step.
     """
     if max_lead < 1:
       raise ValueError("max_lead must be at least 1, got %r: with 0, all would wait for each "
@@ -192,7 +194,7 @@ class LeadHook(LifecycleHook):
         raise ValueError("%s must be a positive number of seconds, got %r" % (name, limit))
     self._clocks, self._advanced, self._max_lead = clocks, advanced, max_lead
     self._start_timeout, self._end_timeout = start_timeout, end_timeout
-    # The states of replicas that count, and of those that a next step waits for.
+    # The states of the replicas that count, and of the replicas that the next step waits for.
     self._counted = (ACTIVE,) + (EXPECTED,) * expects_all
     self._awaited = self._counted + (JOINING,)
     self._coord = None
@@ -230,7 +232,7 @@ class LeadHook(LifecycleHook):
     self._wait(run_context.session, view, lambda: run_context.stop_requested)
 
   def leave(self, session: tf.Session, finished: bool = True) -> None:
-    """Leaves, in any case, before a chief waits for the others' end."""
+    """Leaves, after success or failure, before a chief waits for the end of the other replicas."""
     self._close()
     self._clocks.leave(session)
 
@@ -260,7 +262,7 @@ class LeadHook(LifecycleHook):
     self.seconds += time.monotonic() - began
 
   def _remind(self, view, began, reminded):
-    """Says at intervals for which replicas this one waits; returns the time of the last line."""
+    """Logs at intervals which replicas this replica waits for; returns the last line's time."""
     now = time.monotonic()
     if now - reminded < TIMING.reminder_interval:
       return reminded

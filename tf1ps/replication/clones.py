@@ -21,8 +21,8 @@ class ClonePart(NamedTuple):
   """The part of a batch for a clone."""
 
   tensors: Any  # with the structure of the batch
-  # A scalar, the factor of the clone's mean loss: its examples divided by the mean number per
-  # clone. None stands for 1.
+  # A scalar, the factor of the clone's mean loss: the number of its examples divided by the mean
+  # number of examples per clone. None means 1.
   weight: Optional[tf.Tensor]
 
 
@@ -40,20 +40,21 @@ def build_clones(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
                  variables_device: towers.Device = None) -> Clones:
   """Builds a clone on each device and reduces their gradients; returns a `Clones`.
 
-  Call it in the place of a single model: in the scope of a `replica_device_setter`. The setter's
-  worker device completes the clones' devices and holds the reduction; its ps hold the variables.
+  Call it where you would build a single model: in the scope of a `replica_device_setter`. The
+  setter's worker device completes the clones' devices and computes the reduction. The setter's ps
+  hold the variables.
 
   Args:
     tower_fn: called with the clone's index; returns the mean loss over its part of the batch, [].
     devices: device strings of the clones, such as `local_devices` returns.
-    optimizer: its `compute_gradients` is used; the caller calls its `apply_gradients`.
+    optimizer: this function calls its `compute_gradients`; the caller calls its `apply_gradients`.
     reduction: "mean": the gradient of the mean over the worker's batch, so that the learning rate
-      means the same whatever the number of clones; "sum": n times that.
+      has the same effect for any number n of clones; "sum": n times that gradient.
     variables_device: the place of the variables; None: the scope around the call decides. Do not
-      give a setter that is around the call already: it would count each variable twice.
+      give a setter whose scope is already around the call: it would count each variable twice.
 
   Raises:
-    ValueError: another reduction, or as `towers.build_towers`.
+    ValueError: another reduction, or an error of `towers.build_towers`.
   """
   if reduction not in gradients.REDUCTIONS:
     raise ValueError(f"reduction must be {' or '.join(gradients.REDUCTIONS)}, got {reduction!r}")
@@ -68,8 +69,9 @@ def split_batch(tensors: Any, count: int) -> list:
 
   Args:
     tensors: a tensor [batch, ...], or a structure of such tensors.
-    count: the number of parts. The step fails unless the batch is a multiple of it, because the
-      mean would not be that of the batch; a dataset's `batch` has `drop_remainder=True` for that.
+    count: the number of parts. The step fails unless the batch size is a multiple of `count`,
+      because the mean over the parts would not be the mean over the batch. Call a dataset's `batch`
+      with `drop_remainder=True`, so that no batch is smaller.
   """
   if count < 1:
     raise ValueError(f"count must be at least 1, got {count}")
@@ -82,9 +84,9 @@ def split_batch(tensors: Any, count: int) -> list:
 def split_unevenly(tensors, size, count: int) -> List[ClonePart]:
   """Splits a batch of any size into parts; some have an example more than others.
 
-  The mean of the parts' losses times their weights is the mean loss of the batch, so that the last
-  batch of the data may be smaller. A clone without an example gets the first example of the batch,
-  with the weight 0.
+  The mean of the parts' losses times their weights is the mean loss of the batch. So the last batch
+  of the data may be smaller. A clone without an example gets the first example of the batch, with
+  the weight 0.
 
   Args:
     tensors: a structure of tensors and sparse tensors [batch, ...]; scalars go to each clone.
@@ -144,10 +146,10 @@ def devices_here(count: int) -> List[str]:
 
 
 def with_cpu_devices(count: int, config: Optional[tf.ConfigProto] = None) -> tf.ConfigProto:
-  """Returns a config that makes so many logical CPU devices, for clones without GPUs.
+  """Returns a config that makes `count` logical CPU devices, for clones without GPUs.
 
-  A server fixes the devices of its process when it starts, so the config must be the server's; a
-  session on a server takes the server's devices.
+  A server fixes the devices of its process when it starts, so give this config to the server. A
+  session on a server has the server's devices.
 
   Args:
     count: the number of devices, at least 1.

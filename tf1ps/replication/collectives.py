@@ -1,25 +1,25 @@
 """A group of tasks that reduce, gather and broadcast among themselves, without a ps.
 
 Each task builds its own graph, and all tasks run it at the same time. A message is an element of a
-queue on the CPU of the task that gets it: the sender's graph puts it there, and the receiver's
-graph takes it. So the session of a task sees all tasks of the group, and its run ends with an error
-when one of them is lost, as a run on a ps does.
+queue on the CPU of the task that receives it: the sender's graph enqueues the message, and the
+receiver's graph dequeues it. So the session of a task sees all tasks of the group, and its run ends
+with an error when any of these tasks is lost, as a run on a ps does.
 
 - `mean`: each task is responsible for a share of the values. It gets this share from each other
-  task, and sends the mean to all. So each value travels twice, as in a ring, and all tasks get
-  values that are equal to the last digit.
-- `gather` and `broadcast`: each task, or the first, sends its values to all others.
+  task, and sends the mean to all tasks. So each value travels twice, as in a ring, and the results
+  of all tasks are equal to the last digit.
+- `gather`: each task sends its values to all others. `broadcast`: the first task does.
 
 TensorFlow's own collectives are not used: on TensorFlow 2 a server that has lost a task of a group
 refuses each further collective, and each new process of that task, until its own process ends.
 
-All tasks must run the same operations, in the same order, and with them those of the `outbox`: a
-result waits for no other task's answer to a message. Tasks that disagree would wait for each
-other forever, so `agree` compares them first, in a queue whose name depends on no size. Sessions
-that begin together have a number, their generation, which is the last value of each message: a
-message that an earlier session has left behind is thrown away by `agree`, or refused
-(`is_late_message`). `agree` throws away a message of a later session, too: begin none before all
-earlier ones have ended.
+All tasks must run the same operations, in the same order. With these operations they must run the
+operations of the `outbox`, because no result depends on the sending of a message. Tasks that
+disagree would wait for each other forever, so `agree` compares them first, in a queue whose name
+depends on no size. Sessions that begin together share a number, their generation, which is the last
+value of each message. If an earlier session has left a message behind, `agree` throws the message
+away, or the receiver refuses it (`is_late_message`). `agree` also throws away a message of a later
+session, so begin no session before all earlier sessions have ended.
 
 Tensors of one type are concatenated before they travel and split afterwards.
 """
@@ -35,7 +35,7 @@ from tf1ps.compat import failed_assertions
 
 _TYPES = (tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
 _LATE = " has sent a message of an earlier session"
-GENERATIONS = 2000  # a generation is from 0 to this, without it: float16 has all of them
+GENERATIONS = 2000  # a generation is from 0 to 1999: float16 represents all these numbers exactly
 
 
 class ReplicaGroup(NamedTuple):
@@ -43,8 +43,8 @@ class ReplicaGroup(NamedTuple):
 
   name: str  # the same in all tasks; two models of a job need two names
   task_index: int  # this task's place among the group's tasks; the values of the first task count
-  tasks: Sequence[str]  # all, in one order everywhere, such as "/job:worker/task:0"
-  devices: Sequence[str]  # this task's; all tasks have the same number
+  tasks: Sequence[str]  # all tasks, in the same order everywhere, such as "/job:worker/task:0"
+  devices: Sequence[str]  # this task's devices; each task has the same number of devices
   home: str  # the device of this task's messages
   generation: tf.Variable  # int64 [], which `agree` sets
   inbox: List[tf.FIFOQueue]  # the queues of this task, which `agree` empties
@@ -69,7 +69,7 @@ def make_group(name: str, task_index: int, tasks: Sequence[str],
   """
   home = _cpu(tasks[task_index]) if len(tasks) > 1 else devices[0]
   with tf.device(home):
-    # In no collection: `agree` alone gives it a value.
+    # The variable is in no collection, because only `agree` gives it a value.
     generation = tf.Variable(
       tf.constant(0, tf.int64), trainable=False, collections=[], use_resource=True,
       name="tf1ps_generation")
@@ -88,7 +88,7 @@ def mean(group: ReplicaGroup, tensors: Sequence[Sequence[tf.Tensor]]) -> List[Li
     For each device of this task, on it: the means, in the order of the tensors.
 
   Raises:
-    ValueError: a type that does not travel, or a shape that is not known.
+    ValueError: a tensor has a type that cannot be sent, or a shape that is not known.
   """
   return _by_type(group, "mean", tensors, lambda flats: _mean(group, flats))
 
@@ -98,11 +98,11 @@ def gather(group: ReplicaGroup, tensors: Sequence[tf.Tensor], role: str) -> List
 
   Args:
     group: the group.
-    tensors: one for each device of this task, of one static shape on each device of each task.
-    role: a name for the tensors, the same in all tasks and only used once in a group.
+    tensors: a tensor for each device of this task; all devices of all tasks have the same shape.
+    role: a name for the tensors, the same in all tasks; each name is used once in a group.
 
   Returns:
-    A tensor [group.size * rows, ...] on each device of this task, equal on all.
+    A tensor [group.size * rows, ...] on each device of this task, with the same values.
   """
   shape = _static_shape(tensors[0])
   with tf.device(group.devices[0]):
@@ -118,10 +118,10 @@ def broadcast(group: ReplicaGroup, tensors: Sequence[tf.Tensor]) -> List[tf.Tens
 
   Args:
     group: the group; one device of each task takes part.
-    tensors: of static shapes, the same in all tasks.
+    tensors: tensors of static shapes, which are the same in all tasks.
 
   Raises:
-    ValueError: a type that does not travel, or a shape that is not known.
+    ValueError: a tensor has a type that cannot be sent, or a shape that is not known.
   """
   firsts = group._replace(devices=group.devices[:1])
   return _by_type(firsts, "broadcast", [tensors], lambda flats: [_broadcast(firsts, *flats)])[0]
@@ -130,13 +130,13 @@ def broadcast(group: ReplicaGroup, tensors: Sequence[tf.Tensor]) -> List[tf.Tens
 def agree(group: ReplicaGroup, plan: str, generation: Optional[tf.Tensor] = None) -> tf.Operation:
   """Returns an operation that fails, in every task, if tasks of the group disagree.
 
-  Run it alone, before all others of the group, in each session. Build it after them: it empties the
-  queues of this task.
+  In each session, run it alone, before all other operations of the group. Build it after the other
+  operations, because it empties their queues on this task.
 
   Args:
     group: the group; one device of each task takes part.
     plan: a text that must be the same in all tasks.
-    generation: int64 [], from 0 to GENERATIONS, without it; None: 0. Tasks meet if theirs are
+    generation: int64 [], from 0 to GENERATIONS - 1; None: 0. Tasks agree if their generations are
       equal.
   """
   if generation is None:
@@ -165,7 +165,7 @@ def is_late_message(error: BaseException) -> bool:
 
 
 def _await_generation(queue, generation):
-  """Takes messages from a queue of `agree`, until one is of this generation."""
+  """Dequeues messages from a queue of `agree`, until a message is of this generation."""
   def take(message):
     del message
     taken = queue.dequeue()
@@ -208,7 +208,7 @@ def _on_each(group, tensor):
 
 
 def _swap(group, what, sent, sizes):
-  """Sends a tensor to each task, and gets one of each.
+  """Sends a tensor to each task, and gets a tensor from each task.
 
   Args:
     group: the group.
@@ -217,7 +217,7 @@ def _swap(group, what, sent, sizes):
     sizes: the number of values that each task sends to this task.
 
   Returns:
-    The tensors of all tasks, this one's own among them.
+    The tensors of all tasks, including this task's own tensor.
   """
   own = group.task_index
   group.outbox.extend(
@@ -264,7 +264,7 @@ def _queue(group, what, sender, like):
 
 
 def _assert(condition, text):
-  # Not tf.Assert: it logs an error if no Python code uses its result, and here a session runs it.
+  # Not tf.Assert, which logs an error if no Python code uses its result: a session runs this one.
   return tf.raw_ops.Assert(condition=condition, data=[tf.constant(text)], summarize=3)
 
 

@@ -5,16 +5,16 @@ transfer/buckets.py), have rows beside the first of these variables. A replica
 
 1. makes the rows where they do not exist, when it joins;
 2. writes its gradients into its own rows before it arrives; a second write of the same values
-   changes nothing. Where there are spare replicas and the gradients are large, it first looks
-   whether they are too late, and then sends nothing;
+   changes nothing. If there are spare replicas and the gradients are large, the replica first
+   checks whether it is too late, and sends nothing if it is;
 3. takes the means, if it is the replica that finishes the round:
 
   dense    gathers the rows of the replicas that arrived, and takes their mean. If the shape of a
-           variable is known only in a run, each row is a variable of its own
+           variable is known only in a run, each row is a separate variable
   sparse   concatenates their slices, each divided by the number n of these replicas: row i of the
-           variable gets sum(slices of i) / n, the same mean as that of dense gradients
+           variable gets sum(slices of i) / n, which is the mean of the dense gradients
 
-A ps needs memory for a gradient of each replica.
+A ps needs memory for one gradient per replica.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class GradientExchange:
   """The rows of all variables of an optimizer."""
 
   def __init__(self, buckets: List[Bucket], rounds: rounds_lib.Rounds, shared_name: str):
-    """Builds the rows in the default graph; all replicas divide their gradients alike."""
+    """Builds the rows in the default graph; all replicas have the same buckets."""
     self._rounds, self._buckets = rounds, buckets
-    # A joining replica uses the rows, too: it must not run what a training step depends on.
+    # A joining replica also uses the rows. It must not run the operations that a training step
+    # depends on.
     with tf.control_dependencies(None):
       self._rows = [self._make_rows(bucket, shared_name) for bucket in buckets]
 
@@ -58,7 +59,7 @@ class GradientExchange:
     return [tf.cond(is_late, lambda: tf.constant(False), lambda: _after([self._push()])).op]
 
   def means(self, arrived: tf.Tensor) -> list:
-    """Returns [(mean gradient, variable), ...] over the replicas with a 1."""
+    """Returns [(mean gradient, variable), ...] over the replicas with a 1 in `arrived`."""
     return [pair for bucket, rows in zip(self._buckets, self._rows)
             for pair in bucket.unpack(rows.mean(arrived))]
 
@@ -74,7 +75,7 @@ class GradientExchange:
     pushed = []
     for group in self._by_task():
       first = group[0][0]
-      sent = [bucket.send() for _, bucket in group]  # it waits for nothing on the ps
+      sent = [bucket.send() for _, bucket in group]  # the sending waits for nothing on the ps
       with tf.get_default_graph().colocate_with(first.variable.op):
         joined = self._rounds.check_joined(first.is_made())
       with tf.control_dependencies([joined]):
@@ -123,7 +124,7 @@ class _DenseRows:
         resource=self._handle, indices=tf.constant([replica]), updates=gradient[tf.newaxis])]
 
   def mean(self, arrived: tf.Tensor) -> tf.Tensor:
-    """The mean of the rows with a 1, in the order of the replicas."""
+    """The mean of the rows whose replicas have a 1, in the order of the replicas."""
     with _beside(self.variable):
       rows = tf.raw_ops.ResourceGather(
         resource=self._handle, indices=tf.where(tf.equal(arrived, 1))[:, 0], dtype=self._dtype)
@@ -131,9 +132,10 @@ class _DenseRows:
 
 
 class _VectorRows:
-  """The rows of a variable whose gradients have no known shape: each row is a variable of its own.
+  """The rows of a variable whose gradients have no known shape: each row is a separate variable.
 
-  A dense gradient is a vector there. A sparse gradient is two vectors, its indices and values.
+  A row keeps a dense gradient as a vector, and a sparse gradient as two vectors, its indices and
+  values.
   """
 
   def __init__(self, variable, gradient, replicas: int, container: str, shared_name: str):
@@ -165,7 +167,7 @@ class _VectorRows:
               for handle, value in zip(self._handles[replica], self._parts(gradient))]
 
   def mean(self, arrived: tf.Tensor):
-    """The mean of the rows with a 1, dense or sparse like the gradients."""
+    """The mean of the rows whose replicas have a 1, dense or sparse like the gradients."""
     with _beside(self.variable):
       parts = [
         tf.concat([_if_arrived(arrived[replica], handles[part], dtype)

@@ -1,15 +1,15 @@
 """Reduces the gradients of several towers: to the mean or the sum, dense or sparse.
 
-What holds for both kinds, with n towers:
+These rules hold for both kinds of gradients, with n towers:
 
 1. The mean is the sum divided by n. A tower that does not use a variable (its gradient is None)
    counts as a tower with the gradient 0; a variable that no tower uses keeps None.
 2. A sparse gradient (`tf.IndexedSlices`, of an embedding) stays sparse: indices and rows of all
-   towers are concatenated, and each row is divided by n. So it is the same mean as that of the
-   dense gradients. (TensorFlow's sparse accumulator divides each row by the number of towers that
+   towers are concatenated, and each row is divided by n. So the result equals the mean of the dense
+   gradients. (TensorFlow's sparse accumulator divides each row by the number of towers that
    have it.)
-3. Where some towers give a dense and others a sparse gradient of the same variable, all are
-   made dense.
+3. If some towers give a dense gradient of a variable and others a sparse gradient, all are
+   converted to dense gradients.
 """
 
 from __future__ import annotations
@@ -64,12 +64,13 @@ def reduce_gradients(towers: Sequence[GradsAndVars], reduction: str = "mean",
 def clip_gradients(grads_and_vars: GradsAndVars, clip_norm: float) -> GradsAndVars:
   """Clips gradients by their global norm, as `tf.clip_by_global_norm` does.
 
-  The norm is that of the applied gradient: rows of a sparse gradient with the same index are added
-  first. TensorFlow alone takes the norm of the separate rows.
+  The norm is the norm of the gradient as it is applied: rows of a sparse gradient with the same
+  index are added first. `tf.clip_by_global_norm` itself takes the norm of the separate rows.
 
   Args:
     grads_and_vars: list of (gradient or None, variable).
-    clip_norm: the norm above which all gradients are scaled down to it, a positive number.
+    clip_norm: a positive number; if the global norm is above it, all gradients are scaled down so
+      that the norm equals `clip_norm`.
 
   Returns:
     A list of (gradient or None, variable).

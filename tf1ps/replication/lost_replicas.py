@@ -1,11 +1,11 @@
-"""The replicas that will not arrive, as the heartbeats of the job report.
+"""The replicas that will not arrive, according to the heartbeats of the job.
 
-A replica is lost that
+A replica is lost if
 
-1. has sent no heartbeat within `start_timeout`, or sends heartbeats but does not join the run
+1. it has sent no heartbeat within `start_timeout`, or sends heartbeats but does not join the run
    within that time;
-2. has ended, by its own report;
-3. was silent for the heartbeat timeout, while the control task of the heartbeats answered steadily.
+2. it has reported that it has ended;
+3. it was silent for the heartbeat timeout, while the heartbeats' control task answered steadily.
 
 Rounds (sync_hook.py), clocks and warm-up ask `LostReplicas` about the replicas that they wait for.
 """
@@ -24,10 +24,10 @@ class LostReplicas:
   """Finds lost replicas by the heartbeats of this process's job."""
 
   def __init__(self, record: Optional[ServerRecord], start_timeout: float):
-    """Prepares; makes no call yet.
+    """Prepares the look at the heartbeats; makes no call yet.
 
     Args:
-      record: of this process's server; None: no replica is ever lost.
+      record: the record of this process's server; None: no replica is ever lost.
       start_timeout: seconds that a replica may take to send a heartbeat, and then to join.
     """
     self._record, self._start_timeout = record, start_timeout
@@ -40,10 +40,10 @@ class LostReplicas:
       self._table = ControlTable(record.target, cluster.task, cluster.control_task)
 
   def lost(self, replicas: List[int]) -> Dict[int, str]:
-    """Finds the lost replicas among some; returns {index: the reason}.
+    """Finds the lost replicas among `replicas`; returns {index: the reason}.
 
     Args:
-      replicas: their indices.
+      replicas: the indices of the replicas to check.
 
     Raises:
       ControlError: the control task of the heartbeats did not answer.
@@ -54,7 +54,7 @@ class LostReplicas:
     members = {member.name: member for member in members_of(
       self._table.read(), self._record.container)}
     own = members.get(cluster.task.name)
-    # After a halt of the control task, all last heartbeats are older than they should be.
+    # After a pause of the control task, the last heartbeats of all tasks are too old.
     now = time.monotonic()
     steady = now - self._read_at < (TIMING.steady_beats - 1) * TIMING.heartbeat_interval
     self._read_at = now
@@ -90,6 +90,6 @@ class LostReplicas:
 
 
 def names(replicas: int, record: Optional[ServerRecord]) -> List[str]:
-  """Returns the names of so many replicas, for messages."""
+  """Returns the names of all replicas, for messages; `replicas` is their number."""
   tasks = record.cluster.replicas if record is not None else []
   return [tasks[i].name if i < len(tasks) else "replica %d" % i for i in range(replicas)]

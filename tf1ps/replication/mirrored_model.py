@@ -1,4 +1,4 @@
-"""Training without a ps: mirrored variables, whose gradients the workers reduce by themselves.
+"""Training without a ps: mirrored variables, whose gradients the workers reduce among themselves.
 
 Each device of each task has its own variables, which are equal at all times:
 
@@ -10,15 +10,15 @@ Each device of each task has its own variables, which are equal at all times:
    applies the mean to its own variables. Equal values and equal gradients lead to equal
    updates, so nothing else has to travel.
 
-The loss travels with the gradients. A sparse gradient stays sparse. Where the number of its rows is
-known when the graph is built, indices and rows are gathered. Else the gradient of the whole table
-travels, with a mark for each row that a device has, and only these rows are updated.
+The loss travels with the gradients. A sparse gradient stays sparse. If the number of its rows is
+known when the graph is built, indices and rows are gathered. Otherwise the gradient of the whole
+table travels, with a mark for each row that a device has, and only these rows are updated.
 
 One process with several devices makes the same call, and needs no server.
 
-Each of these runs waits for all other tasks (peers.py bounds that). All tasks must make the same
-runs in the same order, a single operation of these at a time. After the loss of a task a new
-session of each task begins with 1 again.
+Each run of one of these operations waits for all other tasks (peers.py bounds the wait). All tasks
+must run the same operations in the same order, one operation at a time. After the loss of a task,
+each task opens a new session and begins with 1 again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Mirrored(NamedTuple):
   loss: tf.Tensor  # [], the mean over all devices of all tasks
   check_op: tf.Operation  # fails if the tasks' models differ; run it first
   start_op: tf.Operation  # gives this task's variables the first task's values
-  mirrors: List[towers.Tower]  # this task's, by device, each with variables of its own
+  mirrors: List[towers.Tower]  # this task's mirrors, by device, each with its own variables
   vote: Optional[tf.Tensor] = None  # [], the mean of the votes over all devices
 
 
@@ -53,16 +53,17 @@ def build_mirrored(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
   Args:
     tower_fn: called with the index of the device among this task's; returns the mean loss over
       its part of the batch, [].
-    devices: this task's devices, such as ["/job:worker/task:1/device:CPU:0"]; as many in each task.
+    devices: this task's devices, such as ["/job:worker/task:1/device:CPU:0"]; each task has the
+      same number of devices.
     make_optimizer: called for each device: each has its own slots.
     task_index: this task's place, from 0; all tasks take the values of task 0.
     num_tasks: the number of tasks that build this.
-    global_step: the step, of which each task has its own; None: the graph's, which is made on the
-      first device if there is none.
-    clip_norm: where given, the mean gradients are clipped to this global norm.
-    name: of the group; two mirrored models of a job need two names.
-    vote: a scalar float of this task, whose mean travels with the gradients, or None. All tasks
-      give a vote, or none does.
+    global_step: the global step; each task has its own. None: the graph's global step, which is
+      created on the first device if it does not exist.
+    clip_norm: if given, the mean gradients are clipped to this global norm.
+    name: the name of the group; two mirrored models of a job need different names.
+    vote: a scalar float of this task, whose mean travels with the gradients, or None. Either all
+      tasks give a vote, or no task does.
     tasks: the names of all tasks, such as "/job:worker/task:1", in one order everywhere; None:
       tasks 0 to num_tasks - 1 of the job of `devices`.
 
@@ -119,7 +120,7 @@ def _tasks_of_job(device, count):
 
 @contextlib.contextmanager
 def _noting(made, index):
-  """Adds the global variables made inside to a list; those of other mirrors than 0 become local."""
+  """Adds the global variables of the context to `made`; makes them local unless `index` is 0."""
   variables = tf.get_collection_ref(tf.GraphKeys.GLOBAL_VARIABLES)
   known = len(variables)
   yield
@@ -130,7 +131,7 @@ def _noting(made, index):
 
 
 def _build_mirror(tower_fn, index, device, optimizer):
-  """Builds the model and its gradients, for the variables that this makes."""
+  """Builds the model, and the gradients of the variables that the model makes."""
   trainable = tf.get_collection_ref(tf.GraphKeys.TRAINABLE_VARIABLES)
   known = len(trainable) if index else 0
   scope = tf.variable_scope("mirror_%d" % index) if index else contextlib.nullcontext()
@@ -166,8 +167,8 @@ def _layout(variables):
 def _kind(parts):
   """Returns how the gradients of a variable travel, from the (gradient, variable) of each mirror.
 
-  A number of rows: each device gathers so many of each other device. "table": the whole sparse
-  gradient. "dense": a dense gradient, zeros where there is none.
+  A number: each device gathers this number of rows from each other device. "table": the whole
+  sparse gradient travels. "dense": a dense gradient travels, zeros if a mirror has no gradient.
   """
   slices = [gradient for gradient, _ in parts if isinstance(gradient, tf.IndexedSlices)]
   if not slices:
@@ -204,7 +205,7 @@ def _reduce(group, mirrors, kinds, vote):
 
 
 def _dense(gradient, variable, is_table):
-  """Returns the dense gradient, zeros where there is none, and of a table the marks of its rows."""
+  """Returns [the dense gradient, or zeros for None], and for a table also the marks of its rows."""
   shape, dtype = variable.shape, variable.dtype.base_dtype
   dense = tf.zeros(shape, dtype) if gradient is None else tf.convert_to_tensor(gradient)
   dense.set_shape(shape)

@@ -1,13 +1,12 @@
 """A watch over the tasks that a step waits for: it ends the step when a task is lost.
 
 A step of an all-reduce waits for every task of its group, and an in-graph step for the workers that
-compute it. On 1.15 TensorFlow does not end such a wait when a task dies. So, while the context
-lasts:
+compute it. TensorFlow 1.15 does not end such a wait when a task dies. So, while the context lasts:
 
 1. The tasks are probed once per heartbeat interval. If a task is gone or lost, the present and
-   later runs of the session end with an error that names it.
-2. If TensorFlow ends a run before that, because a task is gone or because another task has noticed
-   that and left, all tasks are probed, and the error names those that are gone.
+   later runs of the session end with an error that names the task.
+2. TensorFlow may end a run before that, because a task is gone or because another task has noticed
+   the loss and left. Then all tasks are probed, and the error names the tasks that are gone.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import BoundedSession, ProbeResult, Task, TaskWatch, probe_tasks, wait_for_tasks
 from tf1ps.compat import Error
 
-# The errors of steps of the remaining tasks.
+# The errors that steps of the remaining tasks raise.
 PEER_ERRORS = (tf.errors.UnavailableError, tf.errors.CancelledError, tf.errors.AbortedError,
           tf.errors.FailedPreconditionError, tf.errors.InternalError, tf.errors.UnknownError)
 
@@ -37,8 +36,8 @@ def watch_peers(session: BoundedSession, tasks: Sequence[Task],
   Args:
     session: the session, or the session inside of a training session.
     tasks: the other tasks, of a `Cluster`.
-    heartbeat_timeout: seconds of silence until a task that does not refuse counts as lost.
-    timeout: seconds that they may take to start.
+    heartbeat_timeout: seconds until a silent task that refuses no connection counts as lost.
+    timeout: seconds that the tasks may take to start.
 
   Raises:
     TaskUnavailableError: a task did not start.

@@ -1,6 +1,6 @@
-"""A thread for each replica of a client, and a common end.
+"""A thread for each replica of a client, and a common end of all threads.
 
-In this order:
+The calls come in this order:
 
 1. `start` starts a thread for each replica; the thread repeats the replica's step. A context starts
    the threads once. A training loop starts them again with each new session.
@@ -64,14 +64,14 @@ class ReplicaThreads:
     """Prepares the threads; `start`, or entering the context, starts them.
 
     Args:
-      step_fns: by the name of the replica, such as "/job:worker/task:1": makes one step. Called
-        with the arguments of `start`.
+      step_fns: {the name of a replica, such as "/job:worker/task:1": a function that makes one
+        step}. Each function is called with the arguments of `start`.
       num_steps: the number of steps of each replica; None: until it is stopped or its data end.
       on_error: called with the error and the arguments of `start`, in the thread of the error.
-        True: the error is handled, ends its thread alone, and the next error is the first.
-        Otherwise `on_error` is not called again.
+        If it returns True, the error is handled and ends only its thread, and the next error counts
+        as the first. Otherwise `on_error` is not called again.
       limit: seconds that a step may still take after `end`.
-      is_last: called with the result of each step. True: the replica's thread ends.
+      is_last: called with the result of each step. If it returns True, the replica's thread ends.
 
     Raises:
       ValueError: there is no replica, or a number is out of its range.
@@ -95,7 +95,7 @@ class ReplicaThreads:
   def start(self, *args: Any) -> None:
     """Starts a thread for each replica whose data have not ended; ends earlier threads first.
 
-    The arguments are those of each step, such as the session.
+    `args` are the arguments of each step, such as the session.
     """
     self.end()
     stopped = threading.Event()
@@ -140,7 +140,7 @@ class ReplicaThreads:
         left = until - time.monotonic()
         if left <= 0:
           return False
-        thread.join(min(left, TIMING.fast_poll_interval))  # another's failure ends the wait too
+        thread.join(min(left, TIMING.fast_poll_interval))  # another thread's failure ends the wait
     return True
 
   def stop(self) -> None:

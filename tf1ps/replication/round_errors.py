@@ -1,7 +1,7 @@
 """The errors of synchronous rounds, and the answer to each.
 
-An operation can only raise an error of TensorFlow, so the line of its cause carries the meaning.
-This module alone reads these lines:
+An operation can only raise an error of TensorFlow, so a line in the error's text carries the
+meaning. Only this module reads these lines:
 
   end of the replicas   training has ended for all: the loop ends (`is_end_of_replicas`)
   partial update        an update was interrupted: the chief restores the last checkpoint
@@ -29,7 +29,7 @@ class RoundRulesError(Error, RuntimeError):
 
 
 def is_end_of_replicas(error: BaseException) -> bool:
-  """Whether an error means the end of training for all replicas, not the end of this one's data."""
+  """Whether an error means that training ended for all, not that this replica's data ended."""
   return isinstance(error, tf.errors.OutOfRangeError) and any(
     map(_HAVE_ENDED.match, error_causes(error)))
 
@@ -64,7 +64,7 @@ def check_no_partial_update(updating: tf.Tensor) -> tf.Operation:
 
 
 def check_joined(condition: tf.Tensor, replica: int) -> tf.Operation:
-  """Fails unless `condition` holds, which every replica fulfils that has joined."""
+  """Fails unless `condition` holds, which holds for every replica that has joined."""
   return tf.raw_ops.Assert(condition=condition, data=[tf.constant(
     "%sreplica %d has not joined. Run the hook of make_session_run_hook, or local_step_init_op, "
     "in this session first." % (_NOT_JOINED, replica))])

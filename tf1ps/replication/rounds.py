@@ -3,12 +3,12 @@
 A ps keeps the job's `RoundState` under the lock of a guard (state/guard.py), and a queue of tokens
 per replica. A replica that has written its gradient (gradient_exchange.py) takes the lock:
 
-1. If it computed the gradient for this round, it is marked as arrived. Else its gradient is counted
-   as stale, and the replica continues at once with the present round.
-2. If the round waits for no other replica, this replica finishes it: it makes the update from the
-   mean of the gradients, begins the next round, and puts a token into the queue of each replica
-   that arrived.
-3. It releases the lock, and waits for its token.
+1. If the replica computed the gradient for this round, it is marked as arrived. Otherwise its
+   gradient is counted as stale, and the replica continues immediately with the present round.
+2. If the round waits for no other replica, this replica finishes the round: it makes the update
+   from the mean of the gradients, begins the next round, and puts a token into the queue of each
+   replica that arrived.
+3. The replica releases the lock, and waits for its token.
 
 The states of a round:
 
@@ -19,9 +19,9 @@ The states of a round:
   ended       ended=1     collecting: `clear`, `join` of the chief or of the first replica of
                           another job
 
-A run that is interrupted while it makes the update leaves a partial update: each later operation
-fails until the chief restores the variables and clears the state. Replicas that arrive after the
-end get the end of the replicas.
+A run that is interrupted while it makes the update leaves a partial update. Each later operation
+then fails until the chief restores the variables and clears the state. Replicas that arrive after
+the end get the error that says that training has ended for all replicas (round_errors.py).
 
 The states of a replica in a round:
 
@@ -37,17 +37,18 @@ The states of a replica in a round:
   left       left=1, padding=0   does not get    computing: `join`; expected: `clear`, `join`;
                                  one; see below  padding: `leave`
 
-A replica whose gradient is late stays computing, with stale + 1. `update` is the end of the round,
-which puts the token. The `join` that begins another job makes the replicas that left expected.
+A replica whose gradient is late stays in the state computing, with stale + 1. `update` means the
+end of the round, which puts the token. The `join` that begins another job puts the replicas that
+left into the state expected.
 
 `leave` ends a replica's part by the policy for uneven data (uneven.py): "stop_all" ends training
 for all, "pad" puts the replica into the state padding, "shrink" lets the round wait for one
 gradient fewer. `drop` puts a lost replica into the state left. Both `leave` and `drop` may finish
 the round. `clear` makes all replicas expected.
 
-With "repeat" a replica whose data end stays computing: `finish_pass` sets went_through=1, and its
-data begin again. The mark outlasts `join`, but not `clear` or another job. When all replicas have
-it, the round is ended.
+With "repeat" a replica whose data end stays in the state computing: `finish_pass` sets
+went_through=1, and the data begin again. `join` keeps this mark; `clear` and another job remove it.
+When all replicas have the mark, the round is ended.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ from tf1ps.replication import round_errors
 from tf1ps.replication.uneven import UNEVEN_POLICIES, UnevenPolicy
 from tf1ps.state import QUEUE_KIND, Guard, Guarded, Label, announce, shared_placement
 
-# Makes the update from an int64 vector [replicas], 1 for each replica whose gradient is in it;
-# returns the global step after it.
+# Makes the update from an int64 vector [replicas], which has a 1 for each replica whose gradient is
+# in the update; returns the global step after the update.
 Update = Callable[[tf.Tensor], tf.Tensor]
 
 _TOKEN = [4]  # a token: round, global step, ended, the bits of the mean loss as float64
@@ -80,14 +81,14 @@ class RoundState(NamedTuple):
 
   # Per replica.
   active: tf.Tensor = _PER_REPLICA  # 1: it has joined, and takes part
-  left: tf.Tensor = _PER_REPLICA  # 1: it took part, and does not any more
+  left: tf.Tensor = _PER_REPLICA  # 1: it took part, and no longer does
   padding: tf.Tensor = _PER_REPLICA  # 1: it counts as arrived, without a gradient
   arrived: tf.Tensor = _PER_REPLICA  # 1: its gradient for this round has arrived
   computes_for: tf.Tensor = _PER_REPLICA  # the round that it computes a gradient for
   taken: tf.Tensor = _PER_REPLICA  # the number of its gradients that are in an update
   stale: tf.Tensor = _PER_REPLICA  # the number of its gradients that arrived too late
   went_through: tf.Tensor = _PER_REPLICA  # 1: its data have ended at least once ("repeat")
-  loss: tf.Tensor = _PER_REPLICA  # the bits of a float64: the loss of its last gradient's batch
+  loss: tf.Tensor = _PER_REPLICA  # the loss of its last gradient's batch, as bits of a float64
   # For all.
   round: tf.Tensor = _SINGLE  # the present round, counted from 0
   ended: tf.Tensor = _SINGLE  # 1: no further update follows
@@ -139,7 +140,7 @@ class RoundResult(NamedTuple):
   """The result of a step for its replica."""
 
   round: tf.Tensor  # int64 scalar: the next round; -1 if it is not known
-  global_step: tf.Tensor  # int64 scalar: after the last update
+  global_step: tf.Tensor  # int64 scalar: the global step after the last update
   taken: tf.Tensor  # bool scalar: whether this replica's gradient is in that update
   # Scalar, of the type of the replica's loss: the mean over the gradients in that update, or the
   # replica's own loss if its gradient is not in it. None: no loss was given.
@@ -175,8 +176,9 @@ class Rounds:
     Args:
       make_rows: builds the operations that make missing rows for the gradients.
       may_begin: an int64 scalar, 0 if a chief clears the state for a new job, else 1. With 1, if
-        all replicas have left, the first to join begins another job. A chief then always takes back
-        an end, because a replica of an earlier job may have died before it left.
+        all replicas have left, the first replica that joins begins another job. A chief that joins
+        with 1 always undoes an end of training, because a replica of an earlier job may have died
+        before it left.
       is_chief: whether this replica is the chief.
     """
     shared = self._shared
@@ -211,12 +213,12 @@ class Rounds:
 
   def arrive(self, update: Update, after: List[tf.Operation],
              loss: Optional[tf.Tensor] = None) -> RoundResult:
-    """Marks this replica's gradient as arrived, and waits for the update with it.
+    """Marks this replica's gradient as arrived, and waits for the update that contains it.
 
     Args:
       update: makes the update.
       after: the operations that write the rows.
-      loss: this replica's loss of the same batch; of several values the mean counts.
+      loss: this replica's loss of the same batch; if it has several values, their mean counts.
 
     Raises:
       tf.errors.OutOfRangeError: when run, `round_errors.is_end_of_replicas`.
@@ -257,7 +259,7 @@ class Rounds:
     return RoundResult(token[0], token[1], taken, loss)
 
   def check_joined(self, condition: tf.Tensor) -> tf.Operation:
-    """Fails unless `condition` holds, which every replica fulfils that has joined."""
+    """Fails unless `condition` holds, which holds for every replica that has joined."""
     return round_errors.check_joined(condition, self.index)
 
   def is_late(self) -> tf.Tensor:
@@ -266,9 +268,9 @@ class Rounds:
     return state.computes_for[self.index] < state.round
 
   def leave(self, update: Update) -> tf.Operation:
-    """Ends this replica's part alone; may finish the round by `update`.
+    """Ends only this replica's part; if that completes the round, makes its `update`.
 
-    Where the policy for uneven data ends training for all, run `end` instead.
+    If the policy for uneven data ends training for all, run `end` instead.
     """
     if not self.rules.policy.pads:
       return self.drop(tf.constant(self.index, tf.int64), update)
@@ -278,7 +280,7 @@ class Rounds:
       arrived=mark(state.arrived, 0), padding=mark(state.padding, 1)), update))
 
   def drop(self, replica: tf.Tensor, update: Update) -> tf.Operation:
-    """Ends the part of replica `replica`, an int64 scalar; may finish the round by `update`."""
+    """Ends the part of `replica`, an int64 scalar; if that completes the round, makes `update`."""
     keeps = tf.cast(tf.not_equal(tf.range(self.rules.replicas, dtype=tf.int64), replica), tf.int64)
     return self._shared.change(lambda state: self._finish(state._replace(
       active=state.active * keeps, left=tf.maximum(state.left, 1 - keeps),
@@ -294,7 +296,8 @@ class Rounds:
     """Notes that this replica's data have ended, and begin again.
 
     Returns:
-      Whether training has ended for all, because the data of all have; a bool scalar.
+      A bool scalar: whether training has ended for all replicas, because the data of all replicas
+      have ended.
 
     Raises:
       tf.errors.InvalidArgumentError: when run, see `round_errors.explain_round_error`.
@@ -330,9 +333,9 @@ class Rounds:
   def resend(self) -> tf.Operation:
     """Puts a token for this replica if it has not arrived and has no token.
 
-    The token frees a replica that waits although its token was lost or its gradient forgotten;
-    any other replica removes it when it arrives. The operation takes no token out of the queue: the
-    replica may be about to take it.
+    The token frees a replica that waits although its token was lost or its gradient was forgotten.
+    A replica that does not wait removes the token when it arrives. The operation takes no token out
+    of the queue, because the replica may be about to take that token.
     """
     shared = self._shared
 
@@ -351,7 +354,7 @@ class Rounds:
   # The end of a round.
 
   def _finish(self, state: RoundState, update: Update) -> tf.Tensor:
-    """Returns the packed state; if all have arrived, makes the update and begins the next round."""
+    """Returns the packed state; makes the update and begins the next round if this one is full."""
     shared, vector = self._shared, _pack(state)
 
     def finish():
@@ -414,7 +417,7 @@ class _SharedState(Guarded):
       self._check_first(shared_name)
       self._guard = Guard(self._handle.op, Label.of(
         self._handle.op, "rounds", name, dict(rules._asdict())))
-      # A reset then closes them, and frees a waiting replica, before it removes them.
+      # A reset then closes the queues, which frees a waiting replica, before it removes the queues.
       self.announced = [
         announce(queue.op, Label.of(queue.op, QUEUE_KIND, queue_name, dict(kind="FIFOQueue")))
         for queue, queue_name in zip(self._queues, names)]
@@ -424,7 +427,7 @@ class _SharedState(Guarded):
     queue = self._queues[self._index].op
     identity = [queue.get_attr(key) for key in _IDENTITY]
     for op in queue.graph.get_operations():
-      # A graph has the queues of all replicas, and looks only into its own.
+      # A replica's graph has the queues of all replicas, but reads the size of only its own queue.
       if op.type == queue.type and op is not queue and [
           op.get_attr(key) for key in _IDENTITY] == identity and any(
             consumer.type == "QueueSizeV2" for consumer in op.outputs[0].consumers()):
@@ -477,20 +480,20 @@ class _SharedState(Guarded):
     return self.step(step, may_be_first=may_be_first)[0].op
 
   def mark(self, column: tf.Tensor, value) -> tf.Tensor:
-    """Returns a column with another value for this replica."""
+    """Returns a column in which this replica has the value `value`."""
     mine = tf.constant([i == self._index for i in range(self._replicas)])
     return tf.where_v2(mine, tf.cast(value, tf.int64), column)
 
   @contextlib.contextmanager
   def elsewhere(self):
     """Returns a context in a step, for operations away from the state's device."""
-    # In a cond of TensorFlow 2 the default graph is the branch; slots are made outside it.
+    # In a cond of TensorFlow 2 the default graph is the branch; slots are made outside the branch.
     with self._handle.graph.colocate_with(None, True), \
         tf.get_default_graph().colocate_with(None, True):
       yield
 
   def bring(self, value: tf.Tensor) -> tf.Tensor:
-    """Returns a copy of a value beside the state, as the input of a step."""
+    """Returns a copy of a value on the state's device, as the input of a step."""
     with tf.get_default_graph().colocate_with(self._handle.op):
       return tf.identity(value)
 
@@ -514,8 +517,9 @@ class _SharedState(Guarded):
   def await_token(self, waits: tf.Tensor, instead: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
     """Waits for this replica's token if the bool scalar `waits` is true; else returns `instead`.
 
-    All of it runs beside the state, because a condition on another task would travel there and
-    back. The result is one message. Returns the token and `waits`, on the replica's task.
+    All operations run on the state's device, because a condition on another task would travel there
+    and back. The result travels in one message. Returns the token and `waits`, on the replica's
+    task.
     """
     def take():
       return tf.raw_ops.QueueDequeueV2(

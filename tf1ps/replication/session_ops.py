@@ -1,7 +1,7 @@
-"""The operations that a graph hands to its session by graph collections.
+"""The operations that a graph hands to its session in graph collections.
 
 A script with its own loop builds an optimizer, `Clocks` or a mirrored model, and then opens a
-session, to which it passes none of these objects. So the graph carries their operations:
+session. It passes none of these objects to the session. So the graph carries their operations:
 
   clear operations    reset the state of rounds and clocks. The chief's session runs them after it
                       has initialised or restored the variables.
@@ -10,7 +10,7 @@ session, to which it passes none of these objects. So the graph carries their op
   all-reduce starts   compare the workers' models and broadcast the chief's values. Each session of
                       a mirrored model runs them in this order, with its generation as the feed.
 
-No other state of this room travels by a collection. (Towers and mirrors change and restore
+No other state of this package travels in a collection. (Towers and mirrors change and restore
 TensorFlow's own collections: variables, losses, update operations, summaries.)
 """
 
@@ -32,7 +32,7 @@ def add_clear_op(operation: tf.Operation) -> None:
 
 
 def clear_ops(graph: tf.Graph) -> List[tf.Operation]:
-  """Returns the operations that the chief runs after the variables got new values."""
+  """Returns the operations that the chief runs after the variables have got new values."""
   return graph.get_collection(_CLEAR)
 
 

@@ -30,7 +30,7 @@ from tf1ps.graph import (
 
 
 class Crossing(NamedTuple):
-  """A tensor that travels from a device to another."""
+  """A tensor that travels from one device to another."""
 
   tensor: str  # its name
   source: str  # the device that makes it
@@ -46,7 +46,7 @@ class Comparison(NamedTuple):
 
   @property
   def ratio(self) -> float:
-    """The time of the split step divided by that of the unsplit step; below 1 it was worth it."""
+    """The split step's time divided by the unsplit step's; below 1 the split was worth it."""
     return self.split / self.unsplit
 
 
@@ -61,14 +61,16 @@ def crossings(fetches: Sequence, default_device: str = LOCAL_CPU,
     fetches: tensors or operations of the same graph, such as a train op.
     default_device: the device of operations without a device; it also completes partial devices.
       On a cluster: "/job:worker/task:0" of the session's target.
-    iterations: the number of iterations of each loop, if there are loops, also in gradients.
+    iterations: the number of iterations of each loop, if the graph has loops, including loops in
+      gradients.
 
   Returns:
     A `Crossing` for each tensor and destination, in the order of the graph.
 
   Raises:
-    ValueError: the size of a tensor is not known (a shape that is not static, strings); there is a
-      loop without `iterations`; control flow in functions (`tf.disable_control_flow_v2`).
+    ValueError: the size of a tensor is not known (a shape that is not static, or strings); the
+      graph has a loop and `iterations` is None; or control flow is in functions (call
+      `tf.disable_control_flow_v2`).
   """
   fetches = [tf.get_default_graph().as_graph_element(f) if isinstance(f, str) else f
              for f in fetches]
@@ -114,7 +116,7 @@ def compare_split(unsplit: Callable[[], object], split: Callable[[], object], st
     unsplit: runs a step: `lambda: session.run(train_op)`.
     split: runs a step of another session or another graph.
     steps: the number of measured runs of each.
-    warm_up: the number of runs of each before that; the first runs of a session take longer.
+    warm_up: the number of earlier runs of each, because the first runs of a session take longer.
 
   Raises:
     ValueError: `steps` is below 1, or `warm_up` below 0.
@@ -133,7 +135,7 @@ def compare_split(unsplit: Callable[[], object], split: Callable[[], object], st
 
 
 def split_table(times: Comparison, split_bytes: int, unsplit_bytes: int = 0) -> str:
-  """Returns the costs of both steps as lines; the last says whether the split was worth it."""
+  """Returns the costs of both steps as lines; the last line says if the split was worth it."""
   lines = ["%-10s %12s %31s" % ("", "ms per step", "bytes per step between devices")]
   for name, seconds, count in (("unsplit", times.unsplit, unsplit_bytes),
                                ("split", times.split, split_bytes)):
@@ -146,7 +148,7 @@ def split_table(times: Comparison, split_bytes: int, unsplit_bytes: int = 0) -> 
 def _in_loops(ops) -> set:
   """Returns the operations that run once per iteration of a loop."""
   depth_of = depths(in_order(ops))
-  # An Enter counts as inside of its own loop, but runs once.
+  # `depths` counts an Enter as part of its own loop, but an Enter runs once.
   return {op for op in ops if depth_of[op.name].loops > (1 if is_enter(op) else 0)}
 
 

@@ -2,18 +2,18 @@
 
 An asynchronous worker computes its gradient on variables that other workers continue to change. The
 age of a gradient is the number of updates, by any worker, between the reading of the variables and
-its own update: 0 for a single worker, about n - 1 for n workers of equal speed. The ps with the
-global step measures it:
+the update with this gradient: 0 for a single worker, about n - 1 for n workers of equal speed. The
+ps that holds the global step measures the age:
 
-1. `begin_gradient_age` reads the global step at the begin of the step, beside the reads of the
+1. `begin_gradient_age` reads the global step at the beginning of the step, when the step reads the
    variables.
-2. `age_at_push` reads it again when the gradients have arrived. `damped_learning_rate` divides the
-   learning rate by that age; `apply_unless_older` makes the update only if the age is low enough.
-   Both need the age before the update, which costs a round trip to the ps.
-3. Without them, `gradient_age` reads it after the update. This age also counts updates of other
-   workers between the update of the last variable and the read.
-4. `AgeTable` counts the age on the ps: to fetch it costs a message, which slows a step of a small
-   model down. `read_ages` turns tables into `Ages`.
+2. `age_at_push` reads the global step again when the gradients have arrived. `damped_learning_rate`
+   divides the learning rate by that age. `apply_unless_older` makes the update only if the age is
+   low enough. Both need the age before the update, which costs a round trip to the ps.
+3. If neither is used, `gradient_age` reads the global step after the update. This age also counts
+   updates of other workers between the update of the last variable and the read.
+4. `AgeTable` counts the age on the ps, because fetching the age costs a message, which slows down a
+   step of a small model. `read_ages` turns tables into `Ages`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REF = ("VariableV2", "Variable")  # types of operations
 # Measuring.
 
 def begin_gradient_age(global_step: tf.Variable) -> tf.Tensor:
-  """Builds the read of the global step at the begin of a step: `begun` below, an int64 scalar."""
+  """Builds the read of the global step at a step's beginning: `begun` below, an int64 scalar."""
   with tf.get_default_graph().colocate_with(global_step.op), tf.control_dependencies(None):
     # A sum, because the read value of a ref variable may change with the variable.
     return tf.add(tf.cast(global_step.read_value(), tf.int64), 1, name="staleness_begun")
@@ -63,10 +63,10 @@ def age_at_push(global_step: tf.Variable, begun: tf.Tensor, gradients: List[Grad
   Args:
     global_step: the variable that counts updates.
     begun: the value of `begin_gradient_age`.
-    gradients: the gradients of all variables; None among them is ignored.
+    gradients: the gradients of all variables; None entries are ignored.
 
   Returns:
-    An int64 scalar: 0 if no worker has made an update meanwhile.
+    An int64 scalar: 0 if no worker has made an update since `begun`.
   """
   parts = [part for gradient in gradients if gradient is not None for part in (
     (gradient.values, gradient.indices) if isinstance(gradient, tf.IndexedSlices) else (gradient,))]
@@ -79,18 +79,19 @@ def age_at_push(global_step: tf.Variable, begun: tf.Tensor, gradients: List[Grad
 # The effects of the age.
 
 def damped_learning_rate(learning_rate: Union[float, tf.Tensor], age: tf.Tensor) -> tf.Tensor:
-  """Returns the learning rate for a gradient of this age: divided by the age, if that is above 1.
+  """Returns the learning rate for a gradient of this age: divided by the age, if it is above 1.
 
-  The learning rate is damped and not the gradient, because optimizers such as Adam scale a gradient
-  back. From Zhang, Gupta, Lian and Liu, "Staleness-aware Async-SGD for Distributed Deep Learning",
-  2015, with the age of each gradient in place of the expected age, the number of workers.
+  The function damps the learning rate and not the gradient, because optimizers such as Adam
+  normalise the scale of a gradient. The method is from Zhang, Gupta, Lian and Liu,
+  "Staleness-aware Async-SGD for Distributed Deep Learning", 2015. That paper divides by the
+  expected age, the number of workers. This function divides by the age of each gradient.
 
   Args:
     learning_rate: the rate of a fresh gradient.
     age: the age at the push, an integer scalar.
 
   Returns:
-    A float32 scalar, for an optimizer of TensorFlow's.
+    A float32 scalar, for an optimizer of TensorFlow.
   """
   with tf.get_default_graph().colocate_with(age.op):
     return tf.cast(learning_rate, tf.float32) / tf.maximum(tf.cast(age, tf.float32), 1.0)
@@ -100,7 +101,7 @@ class Applied(NamedTuple):
   """An update that is made only for young gradients."""
 
   train_op: tf.Operation  # the update, or nothing
-  taken: tf.Tensor  # bool scalar: whether it was made
+  taken: tf.Tensor  # bool scalar: whether the update was made
 
 
 def apply_unless_older(
@@ -112,7 +113,7 @@ def apply_unless_older(
   Args:
     optimizer: makes the update.
     grads_and_vars: pairs (gradient, variable); pairs without a gradient are ignored.
-    global_step: an update raises it; a dropped gradient does not change it.
+    global_step: an update raises it by 1; a dropped gradient does not change it.
     age: the age at the push, an int64 scalar.
     max_staleness: the highest age of a gradient that is applied.
 
@@ -132,7 +133,8 @@ def apply_unless_older(
   scope = tf.get_default_graph().get_name_scope()
 
   def apply():
-    # Outside the branch's scope the optimizer's variables have their usual names, for checkpoints.
+    # Outside the branch's name scope, the optimizer's variables get their usual names, so that
+    # checkpoints match.
     with tf.name_scope(scope + "/" if scope else None):
       update = apply_and_count(optimizer, pairs, global_step)
     with tf.control_dependencies([update]):
@@ -194,9 +196,9 @@ class Ages:
 class AgeTable:
   """The counts of a replica's ages, a small vector beside the global step, in no checkpoint.
 
-  A process that begins to train runs `reset`, counts each age after its update, and reads the table
-  now and then. Each replica writes only its own table, so no step needs a lock. A restarted ps has
-  no table.
+  A process that begins to train runs `reset`, counts the age of each gradient after its update, and
+  reads the table now and then. Each replica writes only its own table, so no step needs a lock. A
+  restarted ps has no table.
 
   Attributes:
     reset: the operation that sets the table to zero.
@@ -230,7 +232,8 @@ class AgeTable:
   def count(self, age: tf.Tensor, max_staleness: Optional[int] = None) -> tf.Operation:
     """Builds the operation that counts an age.
 
-    Fetch it beside the training step: in a `tf.group` on another task it would cost a message.
+    Fetch it together with the training step: in a `tf.group` on another task it would cost a
+    message.
 
     Args:
       age: an int64 scalar beside the global step, as `gradient_age` returns it.
@@ -240,13 +243,13 @@ class AgeTable:
       added = tf.constant(1, tf.int64)
       if max_staleness is not None:
         added = tf.cast(age <= max_staleness, tf.int64)
-      # Few operations, because each slows a step of a small model down.
+      # Few operations, because each operation slows down a step of a small model.
       return tf.raw_ops.ResourceScatterAdd(
         resource=self._handle, indices=tf.minimum(age, AGE_TABLE_SIZE - 1), updates=added)
 
   @contextlib.contextmanager
   def _beside(self):
-    """Returns a scope for operations beside the global step that wait for their inputs alone."""
+    """Returns a scope for operations beside the global step that wait only for their inputs."""
     with tf.control_dependencies(None), tf.name_scope("ages"), \
         tf.get_default_graph().colocate_with(self._global_step.op):
       yield
@@ -256,8 +259,8 @@ def read_ages(tables: Iterable[np.ndarray]) -> Ages:
   """Returns the ages in tables.
 
   Args:
-    tables: the tables of the replicas, of shape [AGE_TABLE_SIZE]; the last age stands for all
-      higher ages, too.
+    tables: the tables of the replicas, of shape [AGE_TABLE_SIZE]; the last entry also counts all
+      higher ages.
   """
   counts = np.sum(list(tables), axis=0)
   return Ages({int(age): int(counts[age]) for age in np.flatnonzero(counts)})

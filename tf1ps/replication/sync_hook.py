@@ -3,17 +3,17 @@
 In each session the hook joins before the first step. Beside the loop, a thread does the following
 once per heartbeat interval:
 
-1. It looks whether the present round waits for replicas that are lost or have ended by their
-   heartbeats (lost_replicas.py). With on_uneven "shrink" it drops them, and the others continue.
-   With enough spare replicas the round does not need them. Else it ends the session with a
-   `ReplicaLostError` that names them.
-2. It puts a token again for a replica that waits although its round is over: an interrupted run
-   may have taken the first token.
+1. It checks whether the present round waits for replicas that are lost or have ended according to
+   their heartbeats (lost_replicas.py). With on_uneven "shrink" the thread drops these replicas, and
+   the others continue. With enough spare replicas the round does not need the lost replicas.
+   Otherwise the thread ends the session with a `ReplicaLostError` that names the lost replicas.
+2. It puts another token for a replica that waits although its round is over, because an interrupted
+   run may have taken the first token.
 
 At the end of the loop the replica leaves. A chief that waits for the others then ends training for
-all replicas: a lost replica that returns meets the end, and makes no update after the last
-checkpoint. A replica that ends with an error reports it by its heartbeat. Without a `tf1ps.Server`
-there are no heartbeats, and no replica counts as lost.
+all replicas. A lost replica that returns later finds that training has ended, and makes no update
+after the last checkpoint. A replica that ends with an error reports the error by its heartbeat.
+Without a `tf1ps.Server` there are no heartbeats, and no replica counts as lost.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ReplicaLostError(Error, RuntimeError):
 
 
 class SyncReplicasHook(LifecycleHook):
-  """Joins at the begin of each session and leaves at the end.
+  """Joins at the beginning of each session, and leaves at the end of the loop.
 
   Attributes:
     state: the `rounds.RoundState` at the end, in Python values; None before the end.
@@ -77,7 +77,7 @@ class SyncReplicasHook(LifecycleHook):
         "replicas_to_aggregate=1" % optimizer.rules.aggregate)
     # The chief of a run clears the state; only sessions and servers of tf1ps belong to a run.
     is_of_run = isinstance(session, BoundedSession) and latest_record() is not None
-    # A chief that has left takes back no end: the rounds of the others go on.
+    # A chief that has left does not undo an end of training, because the others' rounds go on.
     session.run(self._join(), {optimizer.may_begin: int(not (is_of_run or self._has_left))})
     if self._has_left:  # this session only waits for the others
       _change(session, optimizer, optimizer.leave_op)
@@ -85,7 +85,7 @@ class SyncReplicasHook(LifecycleHook):
     self._watch = _Watch(optimizer, session, coord, self._start_timeout)
 
   def leave(self, session, finished: bool = True):
-    """Leaves; does nothing the second time. A chief leaves before it waits for the others.
+    """Leaves; does nothing the second time. A chief leaves before it waits for the others' end.
 
     After a signal (not `finished`) training does not end for the others: with on_uneven "stop_all"
     the heartbeats report that this replica has failed.
@@ -93,7 +93,7 @@ class SyncReplicasHook(LifecycleHook):
     if self._has_left:
       return
     self._stop()
-    self._has_left = True  # the next session leaves at once, should this session fail
+    self._has_left = True  # if this session fails, the next session leaves immediately
     if not finished and self._optimizer.rules.policy.ends_all:
       return
     self.was_ended = bool(rounds.view_rounds(session.run(self._optimizer.look)).ended)
@@ -101,7 +101,7 @@ class SyncReplicasHook(LifecycleHook):
     self.state = rounds.view_rounds(session.run(self._optimizer.look))
 
   def end_all(self, session):
-    """Ends training for all replicas, on a chief that waits for the others no longer."""
+    """Ends training for all replicas, on a chief that no longer waits for the others."""
     _change(session, self._optimizer, self._optimizer.end_op)
 
   def end(self, session):
@@ -161,7 +161,7 @@ class _Watch:
       self._session.abort(lambda: error)
 
   def missing(self, state: rounds.RoundState) -> List[int]:
-    """Returns the indices of the replicas whose gradients the round has not got yet."""
+    """Returns the indices of the replicas whose gradients are still missing in the round."""
     return [i for i in range(self._optimizer.rules.replicas)
             if not (state.arrived[i] or state.padding[i] or state.left[i])]
 
@@ -209,8 +209,9 @@ class _Watch:
 def _change(session, optimizer, operation, feed=None):
   """Changes the rounds, and makes the update if the change finishes the round.
 
-  The limit is for the lock. The run itself has no limit, because a run that TensorFlow ends during
-  the update leaves a part of it. So this function waits while any replica makes an update.
+  The limit applies to the wait for the lock. The run itself has no limit, because a run that
+  TensorFlow ends during the update leaves a partial update. So this function waits while any
+  replica makes an update.
   """
   def is_updating():
     return bool(rounds.view_rounds(session.run(optimizer.look, options=_limit())).updating)

@@ -1,16 +1,16 @@
 """`tf1ps.SyncReplicasOptimizer`, a drop-in for `tf.train.SyncReplicasOptimizer`.
 
-It takes the same arguments, and is synchronous: every update is the mean of exactly one gradient
-from each of `replicas_to_aggregate` replicas. The last of these replicas makes it (rounds.py). A
-training step
+It takes the same arguments, and is synchronous: every update applies the mean of exactly one
+gradient from each of `replicas_to_aggregate` replicas. The last of these replicas makes the update
+(rounds.py). A training step
 
 1. computes this replica's gradients, and writes them into its rows beside the variables
-   (gradient_exchange.py). With spare replicas it does so only if they are not too late already;
+   (gradient_exchange.py). With spare replicas it writes them only if they are not already too late;
 2. arrives at the round, under a lock. The last replica makes the update;
 3. waits for its token.
 
 Unlike TensorFlow's class it has no queue runner. A replica needs an index, and joins before its
-first step: by its hook, or without the hook where the local variables are initialised. A replica
+first step: by its hook or, without the hook, when the local variables are initialised. A replica
 that leaves informs the others. Late gradients are counted.
 """
 
@@ -38,7 +38,7 @@ from tf1ps.transfer import (
   pack_bytes_of_process,
 )
 
-# A global of the process: a meta graph would write a collection.
+# A global of the process and not a graph collection, which a meta graph would write.
 _built: weakref.WeakSet = weakref.WeakSet()
 
 
@@ -61,8 +61,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     ready_for_local_init_op: the operation that a Supervisor looks at before it joins.
     may_begin: a placeholder: feed 0 if a chief clears the state of an earlier job.
     leave_op: leaves, for a loop without the hook; run it once when this replica's data have ended.
-    leaver: a placeholder of the index of the replica that `leave_op` drops, by default this
-      replica. None: the policy for uneven data lets nobody drop another replica.
+    leaver: a placeholder for the index of the replica that `leave_op` drops, by default this
+      replica. None: the policy for uneven data allows no replica to drop another replica.
     end_op: ends training for all replicas.
     finish_pass: with on_uneven "repeat", notes that this replica's data have ended and begin again;
       its value, a bool scalar, is whether training has ended for all. None: another policy.
@@ -84,25 +84,26 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       opt: makes the updates.
       replicas_to_aggregate: the number of gradients, of as many replicas, that make an update.
       total_num_replicas: the number of replicas; None: replicas_to_aggregate. With more replicas
-        than that, a round does not wait for the slowest.
+        than replicas_to_aggregate, a round does not wait for the slowest replicas.
       variable_averages: a `tf.train.ExponentialMovingAverage` of the variables, or None.
       variables_to_average: the variables that it averages.
       use_locking: as in TensorFlow's base class; a replica makes an update under a lock anyway.
-      name: of the optimizer; all replicas use the same. Two optimizers of the same variables have
-        two names.
-      replica_index: this replica's, from 0; None: that of this process's `tf1ps.Server`.
+      name: the name of the optimizer, which must be the same in all replicas. Two optimizers of the
+        same variables need different names.
+      replica_index: this replica's index, from 0; None: the index of this process's `tf1ps.Server`.
       on_uneven: the effect of the end of a replica's data. "stop_all": training ends for all.
-        "repeat": the replica begins again with its data until all have gone through theirs; then
-        training ends for all. A loop of your own runs `finish_pass` at the end of the data, and
-        initialises its iterators again if the value is False.
+        "repeat": the replica repeats its data until all replicas have gone through their data; then
+        training ends for all. If you write the loop, run `finish_pass` at the end of the data, and
+        initialise the iterators again if its value is False.
         "pad": the replica counts as arrived in every later round, and the mean is taken over the
-        replicas that have data. "shrink": the others continue, and wait for one gradient less.
+        replicas that have data. "shrink": the others continue, and wait for one gradient fewer.
       clip_norm: the global norm that the aggregated gradient is clipped to, or None.
-      pack_bytes: gradients and values of variables below so many bytes travel together; 0: each
-        alone; None: TF1PS_PACK_BYTES, which is 65536 by default. The same in all replicas.
+      pack_bytes: gradients and values of variables below this size travel together; 0: each travels
+        alone; None: TF1PS_PACK_BYTES, which is 65536 by default. It must be the same in all
+        replicas.
       wire_dtype: the type of float32 gradients and values on the wire: "float32", "bfloat16",
         "float16" or "int8", which is for the gradients alone.
-      replica_id: the argument of TensorFlow before 1.0 for this replica's index; it counts if
+      replica_id: this replica's index, as in TensorFlow before 1.0; it is used only if
         replica_index is None and the process has no `tf1ps.Server`.
 
     Raises:
@@ -110,7 +111,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     """
     super().__init__(opt, use_locking, name)
     total = replicas_to_aggregate if total_num_replicas is None else total_num_replicas
-    # To evaluate, programs also make an optimizer where no task trains, and apply no gradients.
+    # A program that only evaluates may also make an optimizer, but applies no gradients.
     self._problem = ""
     if not isinstance(replicas_to_aggregate, bool) and replicas_to_aggregate == total == 0:
       self._problem = "there are 0 replicas: replicas_to_aggregate must be 1 or more"
@@ -156,7 +157,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     self.ready_for_local_init_op = None
     self.leave_op = self.leaver = self.finish_pass = None
     self._joined = None  # the local variable whose initialiser joins
-    # {is_chief: the operation}; the graph of a replica needs one of both.
+    # {is_chief: the operation}; the graph of a replica needs one of the two operations.
     self._joins: Dict[bool, tf.Operation] = {}
     # A queue, an operation that fails because it is closed, an operation that does nothing.
     self._ending_queue: Any = None
@@ -169,7 +170,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
   def apply_gradients(self, grads_and_vars: Iterable[tuple],
                       global_step: Optional[tf.Variable] = None, name: Optional[str] = None, *,
                       loss: Optional[tf.Tensor] = None) -> tf.Operation:
-    """Builds the training step. After it this replica's gradient is in the update, or was late.
+    """Builds the training step; when it ends, this replica's gradient was applied or was late.
 
     Args:
       grads_and_vars: as `compute_gradients` returns them.
@@ -215,7 +216,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       return tf.group(*[part for part in self.round_result if part is not None], name="train")
 
   def get_chief_queue_runner(self) -> tf.train.QueueRunner:
-    """Returns a queue runner whose thread ends at once, because a chief needs no thread."""
+    """Returns a queue runner whose thread ends immediately, because a chief needs no thread."""
     self._check_built("Should")
     queue, ends, nothing = self._ending_queue
     return tf.train.QueueRunner(queue, [ends], close_op=nothing, cancel_op=nothing)
@@ -226,7 +227,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     return self._ending_queue[2]
 
   def get_clean_up_op(self) -> tf.Operation:
-    """Returns an operation that does nothing, for programs of before TensorFlow 1.0."""
+    """Returns an operation that does nothing, for programs written before TensorFlow 1.0."""
     return self.get_init_tokens_op()
 
   def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1, *,
@@ -266,7 +267,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     return self.rules.aggregate > len(sync_optimizers(self.graph))
 
   def join_by_hook(self) -> None:
-    """Lets only the hook join: it knows whether a chief clears the state of earlier jobs."""
+    """Makes only the hook join, because it knows if a chief clears the state of earlier jobs."""
     graph: Any = self.graph
     local_variables = graph.get_collection_ref(tf.GraphKeys.LOCAL_VARIABLES)
     local_variables[:] = [variable for variable in local_variables if variable is not self._joined]
@@ -310,7 +311,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       tf.report_uninitialized_variables(tf.global_variables()))
 
   def _join(self, is_chief):
-    """Returns the operation that joins in this role, and builds it if it is not there."""
+    """Returns the operation that joins in this role, and builds it if the graph lacks it."""
     if is_chief not in self._joins:
       with self.graph.as_default(), tf.control_dependencies(None), tf.name_scope(
           self._scope_of_joins):
@@ -342,9 +343,9 @@ class SyncReplicasOptimizer(WrappingOptimizer):
         return tf.cast(self._global_step.read_value(), tf.int64)
 
   def _apply(self, grads_and_vars):
-    """Lets the inner optimizer build the update, for a step and again for a leaving replica.
+    """Makes the inner optimizer build the update, for a step and again for a leaving replica.
 
-    The second time it uses the variables of the first.
+    The second call uses the variables that the first call has made.
     """
     if not self._is_applied:
       self._is_applied = True
@@ -363,7 +364,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     return done
 
   def _average(self, variable):
-    # On another device it would use a copy from before the update.
+    # On another device, the average would use a copy of the variable from before the update.
     with tf.get_default_graph().colocate_with(variable.op):
       return self._averages.apply([variable])
 

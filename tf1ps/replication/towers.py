@@ -1,20 +1,20 @@
-"""Towers: a model several times in a graph, on several devices, with shared variables.
+"""Towers: several copies of a model in a graph, on several devices, with shared variables.
 
 For each device, in order:
 
 1. `tower_fn(index)` builds the forward pass there. The first tower creates the variables; the
    others find the same variables (`tf.get_variable` with `reuse=True`).
-2. The gradients of its loss are computed there too.
+2. The gradients of the tower's loss are computed there too.
 3. Variables are not on the tower's device: `variables_device` places them, or the scope around
-   `build_towers`, such as that of a `replica_device_setter`.
+   `build_towers`, such as the scope of a `replica_device_setter`.
 
 The first tower has the names of a model without towers, for checkpoints; the operations of the
 other towers have the prefixes `tower_1/`, `tower_2/` and so on.
 
 A tower sees only its own part of the collections LOSSES, UPDATE_OPS and SUMMARIES, so that
-`tf.losses.get_total_loss()` is right in each. Afterwards they hold the items of the first tower.
-So the first tower alone updates the moving averages of batch normalisation, as in TF-Slim;
-otherwise each tower would update the same variable.
+`tf.losses.get_total_loss()` is right in each tower. Afterwards the collections hold the items of
+the first tower. So only the first tower updates the moving averages of batch normalisation, as in
+TF-Slim. Otherwise each tower would update the same variables.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def build_towers(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
       variables by `tf.get_variable`, directly or by layers, under the same names in each tower.
     devices: device strings, such as "/job:worker/task:0/device:CPU:0" or "/device:GPU:1"; they may
       be equal.
-    optimizer: its `compute_gradients` is used.
+    optimizer: the optimizer whose `compute_gradients` is called.
     variables_device: the place of the variables: a device string, or a device function such as a
       `replica_device_setter`. None: the scope around the call decides.
 
@@ -97,7 +97,7 @@ def own_collections(keep: bool):
 
 
 def check_devices(devices: Sequence[str]) -> List[str]:
-  """Returns the devices as a list; raises ValueError if it is empty or has other values."""
+  """Returns the devices as a list; raises ValueError unless they are device strings."""
   if isinstance(devices, str):
     raise ValueError(f"devices must be a list of device strings, got the string {devices!r}")
   devices = list(devices)
@@ -113,7 +113,7 @@ def check_devices(devices: Sequence[str]) -> List[str]:
 
 
 def checked_loss(loss: tf.Tensor, index: int) -> tf.Tensor:
-  """Returns a tower's loss; raises ValueError where it is not a scalar."""
+  """Returns a tower's loss; raises ValueError if it is not a scalar of a floating type."""
   loss = tf.convert_to_tensor(loss)
   if not loss.shape.is_compatible_with([]) or not loss.dtype.is_floating:
     raise ValueError(f"tower_fn must return the loss, a scalar of a floating type; tower {index}'s "

@@ -14,7 +14,7 @@ class UnevenPolicy(NamedTuple):
 
   ends_all: bool = False  # training ends for all replicas
   pads: bool = False  # each later round counts the replica as arrived, without a gradient
-  shrinks: bool = False  # each later round waits for one gradient less, as for a lost replica
+  shrinks: bool = False  # each later round waits for one gradient fewer, as for a lost replica
   repeats: bool = False  # the replica begins again, until all have gone through their data
 
 
