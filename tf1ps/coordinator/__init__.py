@@ -1,8 +1,8 @@
 """One client that schedules steps on remote workers, with the names of TensorFlow 2's coordinator.
 
 The ps and the workers are plain servers that wait in `tf1ps.Server.join`. A `ClusterCoordinator`
-in the chief owns the program: a step runs on any worker that is free, and again on another worker
-if its worker is lost.
+in the chief owns the program: a step runs on any free worker, and runs again on another worker if
+its worker is lost.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """`ClusterCoordinator`: a client that owns the program and schedules its steps on workers.
 
-Its own session, a `MonitoredTrainingSession` on a graph with all functions, starts the run,
-initialises or restores the variables, saves checkpoints, notices a lost ps, and releases the ps and
-the workers at the end. One thread drives it. One thread for each worker runs the steps
-(workers.py). One more of these threads, with a queue of its own, serves `run`: its task is the
-coordinator's.
+The coordinator's own session is a `MonitoredTrainingSession` on a graph with all functions. It
+starts the run, initialises or restores the variables, saves checkpoints, notices a lost ps, and
+releases the ps and the workers at the end. One thread drives this session. One thread for each
+worker runs the steps (workers.py). Another such thread, with a separate queue, serves `run`: its
+task is the coordinator's task.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class ClusterCoordinator:
   """Schedules steps on the workers of a cluster, like `tf.distribute.coordinator`'s class.
 
   Use it as a context manager: the end of the block waits for all steps, saves, and releases the ps
-  and the workers. A function that is scheduled is called once per worker, in that worker's graph.
-  Variables that it makes are on the ps, and all workers share them by name.
+  and the workers. A scheduled function is called once per worker, in that worker's graph. Variables
+  that the function creates are on the ps, and all workers share them by name.
 
   Attributes:
-    graph: the coordinator's own graph. Before the start you may build in it; it has a part of each
-      function, and the global step if a function makes it.
+    graph: the coordinator's own graph. Before the start you may build in it. It has the operations
+      of each function, and the global step if a function creates a global step.
   """
 
   def __init__(
@@ -56,23 +56,24 @@ class ClusterCoordinator:
 
     Args:
       server: the server of this process, the only task of the job "chief". The ps and the workers
-        wait in `join` of theirs.
+        wait in the `join` of their own servers.
       checkpoint_dir: where checkpoints are saved and restored from, or None.
       save_checkpoint_secs: seconds between checkpoints; None: only at the end.
-      steps_per_execution: the number of steps that a worker makes in one run of its session, while
-        so many of a function wait, and all of their arguments are per-worker values. "auto": as
-        many as pay by the worker's own times, at most 16, in runs of at most 65 ms. Each step reads
-        what the step before has updated. A lost run is made again as a whole.
+      steps_per_execution: the number of steps that a worker makes in one run of its session. It
+        makes so many if that number of steps of a function wait, and if all of their arguments are
+        per-worker values. "auto": the number that is fastest by the worker's own measurements, at
+        most 16, in runs of at most 65 ms. Each step reads the updates of the step before. A lost
+        run is repeated as a whole.
       step_timeout: seconds after which a step that does not end counts as lost.
       max_pending: the number of steps that wait for a worker before `schedule` waits.
       partitioner: divides large variables over the ps, such as
         `tf.fixed_size_partitioner(2)`; None: no variable is divided.
-      start_timeout: seconds until every ps must answer, and at least one worker. The same limit
+      start_timeout: seconds until every ps and at least one worker must answer. The same limit
         holds later, while steps wait and no worker answers.
 
     Raises:
       ClusterError: the server is not a chief with ps and workers.
-      ValueError: a limit that is not positive.
+      ValueError: a limit is not positive.
     """
     cluster = server.cluster
     if cluster.job_name not in ("chief", "master") or not cluster.ps or not cluster.tasks("worker"):
@@ -98,7 +99,7 @@ class ClusterCoordinator:
     self._signatures: Dict[Any, Signature] = {}
     self._builder = self._make_builder(self.graph, cluster.task)
     self._trial: Optional[Builder] = None
-    self._variables: Set[str] = set()  # those that have values, from the start on
+    self._variables: Set[str] = set()  # the variables that have values, from the start on
     self._workers: List[WorkerThread] = []
     self._own: Optional[WorkerThread] = None  # runs functions on the coordinator itself
     self._session = None
@@ -128,8 +129,8 @@ class ClusterCoordinator:
   def create_per_worker_dataset(self, dataset_fn: Callable) -> PerWorkerDataset:
     """Returns a dataset that each worker makes by itself, from a function without arguments.
 
-    `iter` of it goes into the arguments of `schedule`; a step calls `get_next()` on what it gets.
-    A worker that comes back begins its dataset anew.
+    Pass `iter(dataset)` among the arguments of `schedule`; the step's function gets its worker's
+    iterator, and calls `get_next()` on it. A worker that comes back begins its dataset again.
     """
     return PerWorkerDataset(dataset_fn)
 
@@ -138,7 +139,7 @@ class ClusterCoordinator:
                timeout: Optional[float] = None) -> RemoteValue:
     """Schedules a step: the function with these arguments, on any worker.
 
-    A step runs at least once: again, if its worker was lost before it has reported the result.
+    A step runs at least once. It runs again if its worker is lost before the result is reported.
 
     Args:
       function: builds a step in a worker's graph; returns tensors and operations in tuples and
@@ -146,15 +147,16 @@ class ClusterCoordinator:
       args: positional arguments: numbers, strings and arrays, which are fed, or per-worker values.
       kwargs: keyword arguments, likewise.
       stays: whether the result stays on the worker until `RemoteValue.fetch`. A large result that
-        the program needs later, or never, then costs no transfer now. It is lost with its worker.
+        the program needs later, or never, then costs no transfer now. If the worker is lost, the
+        result is lost, too.
       timeout: seconds to wait for a place in the queue; None waits.
 
     Returns:
       A `RemoteValue` for the result.
 
     Raises:
-      FunctionError: the function or an argument cannot be scheduled. Errors of the function itself
-        come here, too: it is built now.
+      FunctionError: the function or an argument cannot be scheduled. `schedule` also raises errors
+        of the function itself, because it builds the function now.
       StepError: an earlier step failed; the error is raised once.
       TimeoutError: the queue has had no place within the timeout.
     """
@@ -167,7 +169,7 @@ class ClusterCoordinator:
     """Waits until all scheduled steps have ended.
 
     Raises:
-      StepError: a step failed; the steps that waited behind it are cancelled.
+      StepError: a step failed; the waiting steps are cancelled.
       TaskUnavailableError: no worker has answered for `start_timeout` seconds.
       TimeoutError: steps are left after `timeout` seconds.
     """
@@ -179,9 +181,9 @@ class ClusterCoordinator:
     return self._queue.is_empty()
 
   def fetch(self, values: Any, timeout: Optional[float] = None) -> Any:
-    """Returns a structure of `RemoteValue`s with the result in the place of each.
+    """Returns a structure of `RemoteValue`s in which the results replace the `RemoteValue`s.
 
-    Raises what `RemoteValue.fetch` raises.
+    Raises the errors of `RemoteValue.fetch`.
     """
     if isinstance(values, RemoteValue):
       return values.fetch(timeout)
@@ -197,14 +199,14 @@ class ClusterCoordinator:
           kwargs: Optional[Mapping[str, Any]] = None, *, timeout: Optional[float] = None) -> Any:
     """Runs a function on the coordinator itself, now, and returns its result.
 
-    It is `session.run` for a function: the inline evaluation of a small model between two epochs,
-    or a look at a variable. The function reads the variables as they are on the ps; steps under way
-    may change them meanwhile, so call `join` before. A large evaluation is faster on the workers:
-    schedule it.
+    It is `session.run` for a function, for example for the inline evaluation of a small model
+    between two epochs, or for a look at a variable. The function reads the variables as they are on
+    the ps. Steps under way may change the variables meanwhile, so call `join` before. A large
+    evaluation is faster on the workers: schedule it.
 
     Args:
-      function, args, kwargs: as for `schedule`. The coordinator has a value of its own for each of
-        the per-worker values.
+      function, args, kwargs: as for `schedule`. The coordinator has its own value for each of the
+        per-worker values.
       timeout: seconds to wait for the result; None waits.
 
     Returns:
@@ -229,13 +231,13 @@ class ClusterCoordinator:
             kwargs: Optional[Mapping[str, Any]] = None) -> None:
     """Builds a function before the first step, without scheduling it.
 
-    Functions that make variables of their own need it if they are scheduled later.
+    A function that creates its own variables needs this call if it is scheduled after the start.
     """
     self._add(split(function, args, kwargs)[0])
 
   @property
   def retries(self) -> int:
-    """How often a step, or a call of `run`, was made again because its worker or a ps was lost."""
+    """How often a step, or a call of `run`, was repeated because its worker or a ps was lost."""
     return self._queue.retries + self._own_queue.retries
 
   @property
@@ -245,7 +247,7 @@ class ClusterCoordinator:
 
   @property
   def lost_updates(self) -> int:
-    """The global steps after the restored checkpoint that a lost ps took with it."""
+    """The number of global steps after the restored checkpoint that were lost with a ps."""
     return self._state.lost_updates if self._state is not None else 0
 
   def _add(self, signature: Signature) -> Signature:
@@ -259,8 +261,9 @@ class ClusterCoordinator:
     return known
 
   def _try(self, signature):
-    """Builds a function that comes after the start where its errors disturb no worker."""
-    builder, self._trial = self._trial, None  # an error leaves a part of the function behind
+    """Builds a function added after the start in a trial graph, where errors disturb no worker."""
+    # After an error, the trial graph contains a part of the function, so it is not used again.
+    builder, self._trial = self._trial, None
     if builder is None:
       builder = self._make_builder(tf.Graph(), self._cluster.task, self._variables)
       for known in self._signatures.values():
@@ -311,7 +314,7 @@ class ClusterCoordinator:
       device_filters=["/job:ps", task.name, self._cluster.task.name])
 
   def _check(self):
-    """Called in each wait: a signal ends the program, and the end of the block saves."""
+    """Ends the program after a signal, so that the end of the block saves; called in each wait."""
     if self._session is not None and self._session.lifecycle.signum is not None:
       raise SystemExit(signal_exit_code(self._session.lifecycle.signum))
 
@@ -326,7 +329,7 @@ class ClusterCoordinator:
         thread.stop()
     session, self._session = self._session, None
     if session is not None:
-      with self.graph.as_default():  # to save needs it
+      with self.graph.as_default():  # the save at the end needs the graph
         session.__exit__(*error)
 
 
@@ -334,7 +337,7 @@ class _StateWatch:
   """A thread that runs the coordinator's own session, which recovers the state of a lost ps.
 
   Attributes:
-    lost_updates: the global steps that were lost with a ps.
+    lost_updates: the number of global steps that were lost with a ps.
   """
 
   def __init__(self, session, fetch, counts_steps: bool, on_error: Callable):
@@ -342,7 +345,7 @@ class _StateWatch:
     self._session, self._fetch, self._counts_steps = session, fetch, counts_steps
     self._on_error = on_error
     self._changed = threading.Condition()
-    self._begun = self._ended = 0  # looks
+    self._begun = self._ended = 0  # the number of runs that have begun, and that have ended
     self._closing = threading.Event()
     self._thread = threading.Thread(target=self._watch, daemon=True, name="tf1ps: state of the ps")
 
@@ -356,7 +359,7 @@ class _StateWatch:
     self._thread.join(TIMING.replica_end_limit)
 
   def wait(self, interrupted: Callable[[], bool]) -> Optional[int]:
-    """Waits for a look that begins from now on; returns the number of sessions so far, or None."""
+    """Waits for a run that begins from now on; returns the number of sessions so far, or None."""
     with self._changed:
       awaited = self._begun + 1
       while self._ended < awaited:
@@ -368,7 +371,7 @@ class _StateWatch:
 
   def _watch(self):
     try:
-      with self._session.graph.as_default():  # to save needs it
+      with self._session.graph.as_default():  # a save needs the graph
         self._look_on()
     except BaseException as error:
       self._on_error(error)

@@ -1,9 +1,9 @@
-"""Functions of a program as parts of each worker's graph.
+"""Builds functions of a program as parts of each worker's graph.
 
-A scheduled function is called once for each worker, in a graph of that worker. Equal names on the
-ps make equal variables, so every graph must build the same functions in the same order: a `Builder`
-does so. The arguments of a call become placeholders, except for the values that each worker has of
-its own (`PerWorkerValues`).
+A scheduled function is called once for each worker, in a graph of that worker. Workers share
+variables on the ps by name, so every graph must build the same functions in the same order: a
+`Builder` does so. The arguments of a call become placeholders, except for per-worker values
+(`PerWorkerValues`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tf1ps.pipeline import without_autotuning
 from tf1ps.transfer import Unrolled
 
 _KINDS = "biufcSU"  # of NumPy types that a placeholder can take
-_build_lock = threading.Lock()  # of all builders of the process
+_build_lock = threading.Lock()  # shared by all builders of the process
 _STORE = "tf1ps.coordinator.results"  # the name of the results that stay on a worker
 
 
@@ -29,7 +29,7 @@ class FunctionError(Error, ValueError):
 
 
 class PerWorkerValues:
-  """A value that each worker has of its own, such as the iterator of a per-worker dataset.
+  """A value of which each worker has its own, such as the iterator of a per-worker dataset.
 
   Pass it to `schedule` among the arguments. The function gets the value of its worker.
   """
@@ -40,14 +40,14 @@ class PerWorkerValues:
     self._built: Dict[tf.Graph, Any] = {}
 
   def of(self, graph: tf.Graph) -> Any:
-    """Returns the value in a worker's graph, and builds it at the first call."""
+    """Returns the value in a worker's graph; the first call builds the value."""
     if graph not in self._built:
       self._built[graph] = self._build()
     return self._built[graph]
 
 
 class PerWorkerIterator(PerWorkerValues):
-  """The iterators of a per-worker dataset. A function gets its worker's, and calls `get_next`."""
+  """The iterators of a per-worker dataset: a function calls `get_next` on its worker's iterator."""
 
   def __next__(self):
     raise FunctionError("the elements of a per-worker dataset are on the workers: pass "
@@ -61,8 +61,9 @@ class PerWorkerDataset:
     if not callable(dataset_fn):
       raise TypeError("create_per_worker_dataset needs a function that returns a tf.data.Dataset, "
                       "got %r" % (dataset_fn,))
-    # The device of the worker, without the setter: an iterator never goes to a ps. An autotuning
-    # thread would delay the end of the worker's session (examples/coordinator.py shows it).
+    # The iterator is built on the worker's device, without the setter, so that it is never on a ps.
+    # An autotuning thread would delay the end of the worker's session, as examples/coordinator.py
+    # shows.
     self._iterators = PerWorkerIterator(
       lambda: tf.data.make_initializable_iterator(without_autotuning(dataset_fn())))
 
@@ -75,7 +76,7 @@ class Signature(NamedTuple):
 
   function: Callable
   parts: Tuple  # a PerWorkerValues, or the (dtype, rank) of a fed value, for each leaf
-  structure: Any  # the arguments, with the position of a leaf in the place of each leaf
+  structure: Any  # the arguments, in which each leaf is replaced by its position
 
   @property
   def key(self):
@@ -93,7 +94,7 @@ class Signature(NamedTuple):
 def split(function: Callable, args, kwargs) -> Tuple[Signature, List[np.ndarray]]:
   """Divides a call into its signature and the values to feed.
 
-  Raises FunctionError for an argument that can be neither.
+  Raises FunctionError for an argument that is neither a per-worker value nor a value to feed.
   """
   if not callable(function):
     raise FunctionError("the first argument must be a function, got %r" % (function,))
@@ -119,7 +120,7 @@ def _take_leaves(tree, parts, values, function):
       raise FunctionError("an argument of %r is %r: pass numbers, strings, NumPy arrays or "
                           "per-worker values" % (function, tree))
     if value.dtype.kind == "f" and not isinstance(tree, (np.ndarray, np.generic)):
-      value = value.astype(np.float32)  # as TensorFlow takes Python's floats
+      value = value.astype(np.float32)  # as TensorFlow converts Python's floats
     elif value.dtype.kind == "i" and not isinstance(tree, (np.ndarray, np.generic)):
       value = value.astype(np.int32 if _fits(value) else np.int64)
     parts.append((tf.as_dtype(value.dtype if value.dtype.kind not in "SU" else tf.string).name,
@@ -136,12 +137,12 @@ def _fits(value):
 class Kept(NamedTuple):
   """Operations that keep the result of a function on its worker.
 
-  The results stand in the worker's process, each under the number of its step.
+  The results are in the worker's process, each under the number of its step.
   """
 
   number: tf.Tensor  # a placeholder for the number of the step
   put: tf.Operation  # runs the function and keeps its tensors
-  take: List  # returns the tensors in the place of the fetches, and forgets them
+  take: List  # in the order of the fetches; returns the kept tensors, and forgets them
   clear: tf.Operation  # forgets all results
 
 
@@ -150,7 +151,7 @@ class Built(NamedTuple):
 
   placeholders: List[tf.Tensor]
   fetches: List  # tensors and operations: the leaves of the result
-  structure: Any  # the result, with the position of a leaf in the place of each leaf
+  structure: Any  # the result, in which each leaf is replaced by its position
 
   def pack(self, values: List) -> Any:
     """Returns the values of the fetches in the structure of the function's result."""
@@ -170,10 +171,10 @@ class Builder:
 
     Args:
       graph: the graph.
-      setter: the device function of its worker.
-      iterator_device: the device of the per-worker datasets and of what is fed.
+      setter: the device function of the graph's worker.
+      iterator_device: the device of the per-worker datasets and of the placeholders.
       partitioner: divides the variables, or None.
-      variables: the names of the variables that have values; None: all.
+      variables: the names of the variables that have values; None: all variables.
     """
     self.graph, self._partitioner, self._variables = graph, partitioner, variables
     self._setter, self._iterator_device = setter, iterator_device
@@ -182,11 +183,11 @@ class Builder:
     self._unrolled: Dict[Any, Unrolled] = {}
 
   def build(self, signature: Signature) -> Built:
-    """Returns the function in this graph, and builds it at the first call."""
+    """Returns the function in this graph; the first call builds the function."""
     built = self._built.get(signature.key)
     if built is None:
-      # In turn: workers build in threads, and an optimizer outside of the function keeps tensors
-      # from a method of it to the next.
+      # Builders work in turn: workers build in threads, and an optimizer outside of the function
+      # keeps tensors from the call of one of its methods to the call of the next.
       with _build_lock, self.graph.as_default():
         built = self._built[signature.key] = self._make(signature)
     return built
@@ -201,7 +202,7 @@ class Builder:
     return kept
 
   def build_unrolled(self, signature: Signature, steps: int) -> Unrolled:
-    """Returns copies of the function, each of which reads what the copy before has updated.
+    """Returns copies of the function, each of which reads the updates of the copy before.
 
     Raises ValueError if the function prefetches, or is fed with arrays.
     """
@@ -256,7 +257,7 @@ def _keep(fetches):
   tensors = [each for each in fetches if isinstance(each, tf.Tensor)]
   types = [each.dtype for each in tensors]
   indices = list(range(len(tensors)))
-  # Operations run, too; in the place of their result stands the None of a session.
+  # Operations run, too; their result is None, as from a session.
   with tf.control_dependencies([e for e in fetches if isinstance(e, tf.Operation)]):
     put = tf.raw_ops.MapStage(
       key=number, indices=indices, values=tensors, dtypes=types, shared_name=_STORE)

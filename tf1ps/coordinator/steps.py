@@ -2,8 +2,8 @@
 
 A step is in one of four places: in the queue, on a worker, done, or cancelled. A step whose worker
 was lost goes back to the head of the queue, so it runs at least once. After the first error of a
-step the queue is emptied: the steps in it are cancelled, and the error waits for the program's next
-`schedule` or `join`.
+step, the queue is emptied: the steps in it are cancelled, and the program's next `schedule` or
+`join` raises the error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RemoteValue:
 
   def __init__(self, number: int, function, arguments, stays: bool = False):
     self.number = number
-    # For the worker that runs the step.
+    # These attributes are for the worker that runs the step.
     self.function, self.arguments, self.stays, self.losses = function, arguments, stays, 0
     self._take: Optional[Callable[[], Any]] = None
     self._lock = threading.Lock()
@@ -82,7 +82,7 @@ class RemoteValue:
              take: Optional[Callable[[], Any]] = None) -> None:
     """Sets the result, the error, or the function that takes the result from a worker.
 
-    For the room itself.
+    Only the room itself calls it.
     """
     self._value, self._error, self._take = value, error, take
     self.arguments = None
@@ -90,7 +90,7 @@ class RemoteValue:
 
 
 class StepQueue:
-  """The steps that wait for a worker or are under way.
+  """The steps that wait for a worker or are running on a worker.
 
   Attributes:
     scheduled: the number of steps scheduled so far.
@@ -122,12 +122,12 @@ class StepQueue:
 
   def take(self, limit: float,
            find_most: Callable[[RemoteValue], int] = lambda step: 1) -> List[RemoteValue]:
-    """Returns the next step for a worker, or as many as a run should make, if so many wait.
+    """Returns the next step for a worker, or all steps of a run if so many steps wait.
 
     Args:
-      limit: seconds to wait for a step; if none comes, the list is empty.
-      find_most: returns the number of steps in a run of the next step. They are of the same
-        function, and the result of none of them stays.
+      limit: seconds to wait for a step; if no step comes, the list is empty.
+      find_most: returns the number of steps in a run that begins with the next step. All steps of a
+        run have the same function, and none of their results stays on the worker.
     """
     with self._changed:
       if not self._waiting and not self._is_closed:
@@ -145,7 +145,7 @@ class StepQueue:
       return taken
 
   def give_back(self, step: RemoteValue) -> None:
-    """Takes a step back whose worker was lost."""
+    """Puts a step whose worker was lost back into the queue."""
     with self._changed:
       self._running -= 1
       if self._error is not None or self._is_closed:
@@ -156,7 +156,7 @@ class StepQueue:
       self._changed.notify_all()
 
   def finish(self, step: RemoteValue, value: Any, take: Optional[Callable[[], Any]]) -> None:
-    """Notes the result of a step, or the function that takes it from the worker."""
+    """Notes the result of a step, or the function that takes the result from the worker."""
     step.finish(value, take=take)
     with self._changed:
       self._running -= 1
@@ -164,7 +164,7 @@ class StepQueue:
       self._changed.notify_all()
 
   def fail(self, error: BaseException, step: Optional[RemoteValue] = None) -> None:
-    """Notes the error of a step; without a step, an error after which no step can run."""
+    """Notes the error of a step, or, without a step, an error after which no step can run."""
     with self._changed:
       if step is not None:
         self._running -= 1
@@ -204,7 +204,7 @@ class StepQueue:
       if self._error is not None and (self._is_fatal or not self._running):
         error = self._error
         if not self._is_fatal:
-          self._error = None  # it is raised once; then the program may schedule again
+          self._error = None  # the error is raised once; then the program may schedule again
         raise error
       if self._error is None and is_over():
         return
@@ -215,7 +215,7 @@ class StepQueue:
 
 
 def cancelled(step: RemoteValue, cause: Optional[BaseException] = None) -> StepCancelledError:
-  """Returns the error of a step that did not run, because of another error or of the end."""
+  """Returns the error of a step that another error, or the coordinator's end, has cancelled."""
   error = StepCancelledError("step %d did not run: %s" % (
     step.number, "the coordinator has ended" if cause is None else error_line(cause)))
   error.__cause__ = cause

@@ -1,9 +1,9 @@
-"""One worker as the coordinator sees it: its graph, its session, the thread that runs steps on it.
+"""A worker as the coordinator sees it: its graph, its session, the thread that runs steps on it.
 
-The sessions' master is the server of the coordinator's own process. So the loss of a worker is an
-error within a moment, and disturbs no session of another worker. After a loss the thread waits
-until the worker's server answers, opens a new session, and initialises the worker's own state
-(iterators, local variables, tables) again.
+The sessions' master is the server of the coordinator's own process. So the loss of a worker quickly
+becomes an error, and disturbs no session of another worker. After a loss the thread waits until the
+worker's server answers, opens a new session, and initialises the worker's own state (iterators,
+local variables, tables) again.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class WorkerThread:
   Attributes:
     task: the worker.
     completed: the number of steps that it has completed.
-    sessions: the number of sessions opened on it; those after the first follow a loss.
-    missing: since when its server has not answered, and the last probe; None: it answered.
+    sessions: the number of sessions opened on it; each session after the first follows a loss.
+    missing: since when its server has not answered, and the last probe; None: the server answered.
   """
 
   def __init__(self, task: Task, builder: Builder, target: str, config: tf.ConfigProto,
@@ -53,15 +53,16 @@ class WorkerThread:
     Args:
       task: the worker.
       builder: builds functions in the graph of this worker.
-      target: the server of this process.
-      config: the config of the sessions, with filters that show this worker alone.
-      queue: where the steps come from.
+      target: the target of this process's server.
+      config: the config of the sessions, with filters that show only this worker, the coordinator
+        and the ps.
+      queue: the queue that the steps come from.
       list_signatures: returns all functions that have been scheduled, in their order.
       await_state: waits until the ps have whole state, or until its argument returns True. Returns
-        the number of times that it was made anew.
+        the number of sessions that the coordinator has had for that state, or None.
       open_timeout: seconds that the creation of a session may take.
-      steps_per_execution: the number of steps that one run makes, if so many wait; None: as many
-        as pay, measured for each function.
+      steps_per_execution: the number of steps that one run makes, if so many wait; None: the
+        fastest number, measured for each function.
     """
     self.task = task
     self.completed = self.sessions = 0
@@ -70,14 +71,15 @@ class WorkerThread:
     self._queue, self._list_signatures, self._await_state = queue, list_signatures, await_state
     self._open_timeout, self._at_once = open_timeout, steps_per_execution
     self._session: Optional[BoundedSession] = None
-    self._lengths: Dict[Any, RunLength] = {}  # of the runs of each function that may share a run
+    # The run length of each function whose steps may share a run.
+    self._lengths: Dict[Any, RunLength] = {}
     self._callables = {}
-    self._prepared = 0  # functions that the graph has
-    self._initialised: Set[str] = set()  # names of operations
-    self._kept: Optional[Kept] = None  # of any function: all share one store
+    self._prepared = 0  # the number of functions that the graph has
+    self._initialised: Set[str] = set()  # the names of the initialisers that have run
+    self._kept: Optional[Kept] = None  # of any function, because all functions share one store
     self._state = self._incarnation = None
-    self._since: Optional[float] = None  # when the step under way began
-    self._run_of_several = None  # the Unrolled under way, and its feeds
+    self._since: Optional[float] = None  # when the current step began
+    self._run_of_several = None  # the Unrolled of the current run, and its feeds
     self._closing = threading.Event()
     self._thread = threading.Thread(
       target=self._work, daemon=True, name="tf1ps: steps of %s" % task.name)
@@ -87,7 +89,7 @@ class WorkerThread:
     self._thread.start()
 
   def stop(self, limit: float) -> None:
-    """Ends the thread after the step under way, or aborts that step after `limit` seconds."""
+    """Ends the thread after its current step; aborts that step after `limit` seconds."""
     self._closing.set()
     self._thread.join(limit)
     session = self._session
@@ -96,9 +98,9 @@ class WorkerThread:
       self._thread.join(TIMING.thread_end_limit)
 
   def check(self) -> None:
-    """Aborts a long step if the worker does not answer, or has been started anew.
+    """Aborts a long step if the worker does not answer, or has been restarted.
 
-    TensorFlow may keep a call to a worker that is gone until another worker listens there.
+    TensorFlow may keep a call to a lost worker open until another worker listens at its address.
     """
     session, since = self._session, self._since
     if session is None or since is None or (
@@ -119,7 +121,7 @@ class WorkerThread:
         steps = self._queue.take(TIMING.poll_interval, self._find_most)
         if steps:
           self._run(steps)
-    except Exception as error:  # the program must learn of it, because nobody joins this thread
+    except Exception as error:  # the queue tells the program, because no code joins this thread
       self._queue.fail(error)
     finally:
       self._close()
@@ -165,13 +167,13 @@ class WorkerThread:
     self._prepared = len(signatures)
 
   def _prepare(self):
-    """Builds the functions that came since the last call, in the order of all workers."""
+    """Builds the functions added since the last call, in the same order as on all workers."""
     if len(self._list_signatures()) > self._prepared:
       self._build()
       self._initialise(self._session)
 
   def _initialise(self, session):
-    """Initialises the worker's own state, as far as the session has not done so."""
+    """Initialises the parts of the worker's own state that this session has not initialised."""
     graph = self._builder.graph
     stages = [
       [each.initializer for each in graph.get_collection(tf.GraphKeys.LOCAL_VARIABLES)],
@@ -193,18 +195,18 @@ class WorkerThread:
       session.close()
 
   def _forget_results(self, session):
-    """Gives back the memory of results that nobody fetched: the worker may serve on."""
+    """Frees the memory of results that were not fetched: the worker may continue to serve."""
     try:
       call_within(TIMING.leave_limit, "forgetting results", session.run, self._kept.clear)
     except LOSSES + (LimitExceeded,):
-      pass  # The worker has ended, and its memory with it.
+      pass  # The worker has ended, which frees its memory.
 
   # Steps.
 
   def _length_of(self, step: RemoteValue) -> Optional[RunLength]:
-    """Returns the length of the runs of a step's function; None where each has a run of its own."""
+    """Returns the run length of a step's function; None if each step needs a separate run."""
     signature, builder = step.function, self._builder
-    if step.stays or signature.is_fed:  # all steps of a run would be fed alike
+    if step.stays or signature.is_fed:  # all steps of a run would get the same feeds
       return None
     if signature.key not in self._lengths:
       self._lengths[signature.key] = RunLength(
@@ -212,12 +214,12 @@ class WorkerThread:
     return self._lengths[signature.key]
 
   def _find_most(self, step: RemoteValue) -> int:
-    """Returns the number of steps of a run that begins with this step."""
+    """Returns the number of steps in a run that begins with this step."""
     length = self._length_of(step)
     return 1 if length is None else length.steps
 
   def _note_time(self, step: RemoteValue, seconds: float, steps: int):
-    """Notes the time of a run, and makes copies of the step if a run should have several steps."""
+    """Notes the time of a run; builds copies of the step if a run should have several steps."""
     length, signature = self._length_of(step), step.function
     if length is None or length.is_final:
       return
@@ -243,8 +245,8 @@ class WorkerThread:
         results = [(None if take else self._call(steps[0]), take)]
     except LOSSES as error:
       self._lose(steps, error)
-    except LOST_STATE_ERRORS as error:  # of the program, unless a ps has lost its state
-      # A ps that has lost its state is noticed a moment later than by this step.
+    except LOST_STATE_ERRORS as error:  # an error of the program, unless a ps has lost its state
+      # The coordinator's session may notice the lost state of a ps a moment later than this step.
       if self._await_state(self._closing.is_set) != self._state:
         self._lose(steps, error)
       else:
@@ -307,7 +309,7 @@ class WorkerThread:
     return take
 
   def _count_done(self):
-    """Returns the number of steps that a run of several has made before its error."""
+    """Returns the number of steps that a run of several steps made before its error."""
     if self._run_of_several is None or self._session is None:
       return 0
     unrolled, feed = self._run_of_several
@@ -320,7 +322,7 @@ class WorkerThread:
   def _lose(self, steps, error):
     _log.warning("%s is lost at step %d: %s", self.task.name, steps[0].number, error_line(error))
     self._close()
-    for step in reversed(steps):  # each goes to the head of the queue
+    for step in reversed(steps):  # each step goes to the head of the queue
       step.losses += 1
       if step.losses == RETRIES.scheduled_step.tries:
         self._fail([step], error)
@@ -351,10 +353,10 @@ class WorkerThread:
 
 
 class WorkerWatch:
-  """A thread that looks for steps whose worker is gone, and for steps that no worker can take."""
+  """A thread that looks for steps on lost workers, and for steps that no worker can take."""
 
   def __init__(self, workers: List[WorkerThread], queue: StepQueue, limit: float):
-    """Prepares; steps may wait for `limit` seconds while no worker answers."""
+    """Prepares; while no worker answers, steps may wait for `limit` seconds."""
     self._workers, self._queue, self._limit = workers, queue, limit
     self._closing = threading.Event()
     self._thread = threading.Thread(target=self._watch, daemon=True, name="tf1ps: watch of workers")
