@@ -14,7 +14,7 @@ from benchmarks import charts, conditions, interleaving, links, registry, rows
 
 
 class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
-  """The description as it is, and the default of each option."""
+  """Shows the description unchanged, and the default of each option."""
 
 
 def parse(arguments):
@@ -47,7 +47,7 @@ def parse(arguments):
 
 
 def check(parser, args):
-  """Refuses what could not be done at the end of it all."""
+  """Refuses requests that would fail only at the end of the run."""
   unknown = [name for name in args.names if name not in registry.names()]
   if unknown:
     parser.error("there is no benchmark %s: %s" % (unknown[0], ", ".join(registry.names())))
@@ -74,13 +74,13 @@ def check(parser, args):
 
 
 def leave(number, frame):
-  """Ends the jobs; a second signal does not keep it from that."""
+  """Ends the jobs; a second signal does not interrupt this."""
   signal.signal(number, signal.SIG_IGN)
   sys.exit(128 + number)
 
 
 def main(arguments=None) -> int:
-  """Runs what the command line asks for; returns the exit code."""
+  """Runs the benchmarks that the command line asks for; returns the exit code."""
   args = parse(arguments)
   signal.signal(signal.SIGTERM, leave)
   wanted = args.names or registry.names(quick=args.quick)
@@ -96,7 +96,7 @@ def main(arguments=None) -> int:
         print("\n".join([rows.table(made), ""] + rows.extras(made)), flush=True)
         found += made
         if args.json:
-          rows.write(args.json, found)  # after each, so that nothing is lost
+          rows.write(args.json, found)  # after each table, so that no rows are lost
     except (links.LinkError, interleaving.Skipped) as error:
       interleaving.say("%s is skipped: %s" % (name, error))
       print("skipped: %s" % error)

@@ -1,4 +1,4 @@
-"""A chart of rows: how many times the classic script's steps per second each system makes."""
+"""Draws a chart of rows: each system's steps per second as a multiple of the classic script's."""
 from __future__ import annotations
 
 from typing import Sequence
@@ -7,11 +7,11 @@ from benchmarks import interleaving, rows
 
 
 def draw(path: str, found: Sequence[dict], caption: str) -> bool:
-  """Draws the chart; returns whether it could be drawn, and says why not.
+  """Draws the chart; returns whether it could be drawn, and logs the reason if not.
 
   Args:
-    path: of the PNG file.
-    found: the rows; those without a ratio are left out.
+    path: the path of the PNG file.
+    found: the rows; rows without a ratio are left out.
     caption: the conditions.
   """
   try:
@@ -29,7 +29,7 @@ def draw(path: str, found: Sequence[dict], caption: str) -> bool:
   figure, axes = pyplot.subplots(figsize=(10, 1.5 + 0.28 * len(bars)))
   for place, one in enumerate(bars):
     rate, ratio = one["steps_per_second"], one["ratio_to_classic"]
-    unit = rate["median"] / ratio  # of the classic script
+    unit = rate["median"] / ratio  # the steps per second of the classic script
     ours = one["system"].startswith("tf1ps")
     axes.barh(place, ratio, color="tab:orange" if ours else "tab:gray",
               alpha=1.0 if rows.is_headline(one) else 0.4,

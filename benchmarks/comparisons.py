@@ -1,6 +1,6 @@
-"""The benchmarks that compare ways to train one model: which model, over which link, which systems.
+"""The benchmarks that compare ways to train one model: the model, the link, and the systems.
 
-The lines of tf1ps are lists of its flags and nothing else.
+The lines of tf1ps are only lists of its flags.
 """
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Comparison(NamedTuple):
 
   model: str
   lines: Sequence[System]
-  gbit: float = 0  # of the link; 0: loopback
-  # The name of the line that others are compared with; the classic script where it is None.
+  gbit: float = 0  # the rate of the link; 0: loopback
+  # The name of the line that other lines are compared with; None: the classic script.
   base: Optional[str] = None
-  # The name of the line whose loss counts; that one where it is None.
+  # The name of the line that losses are compared with; None: the line of `base`.
   loss_base: Optional[str] = None
 
 
@@ -48,11 +48,11 @@ DEFAULTS = tf1ps("")
 BFLOAT16 = tf1ps("16 bits", "--wire_dtype=bfloat16")
 PREFETCH = tf1ps("16 bits, prefetch", "--wire_dtype=bfloat16", "--overlap=prefetch")
 IN_FLIGHT = tf1ps("16 bits, 2 in flight", "--wire_dtype=bfloat16", "--overlap=2")
-# For tasks that share a small machine: no thread more than there are processors for.
+# For tasks that share a small machine: not more threads than processors.
 _ONE = ("--threads=1",)
 FEW_THREADS = tf1ps("1 thread", *_ONE)
 
-# What a run of several steps can gain at all: by hand, without what makes it safe.
+# The most that a run of several steps can gain: unrolled by hand, without tf1ps's safety measures.
 UNROLLED = System("classic, 8 steps unrolled by hand", "classic",
                   ("--variables=resource", "--unroll=8"))
 
@@ -79,7 +79,7 @@ _L = _lines(
         "--wire_dtype=bfloat16"), FEW_THREADS,
   tf1ps("4 steps per run, 1 thread", "--steps_per_execution=4", *_ONE))
 _V = [CLASSIC, PEERS[2], DEFAULTS, tf1ps("4 steps per run", "--steps_per_execution=4")]
-# 20 variables of 4 KB to 1 MB each: where the copies cost more than the messages.
+# 20 variables of 4 KB to 1 MB each show the size from which copies cost more than messages.
 _SIZES = [OFF, tf1ps("all packed", env=("TF1PS_PACK_BYTES=2000000",))]
 _E = _lines(DEFAULTS, tf1ps("bags", "--bench_look_up=bags"),
             tf1ps("each id once", "--bench_look_up=unique"))
@@ -90,8 +90,8 @@ _E_ADAM = [
   tf1ps("lazy Adam, bags", "--optimizer=lazy_adam", "--learning_rate=0.001",
         "--bench_look_up=bags")]
 _TWO = dict(workers=2, minibatches_per_step=2)
-# Free tokens let a worker compute on values from before the update: the loss is held to that
-# without them.
+# With free tokens, a worker may compute on values from before the update. So losses are compared
+# with the loss of the optimizer without free tokens.
 _AS_IT_IS, _STRICT = "SyncReplicasOptimizer", "SyncReplicasOptimizer, no free tokens"
 _SYNC = [
   System(_AS_IT_IS, "sync_replicas", ("--variables=ref",), **_TWO),
@@ -121,7 +121,7 @@ _HOOKS = [
   System("tf1ps's graph in a bare session", "bare"),
   DEFAULTS, tf1ps("checkpoints too", "--checkpoint_dir={folder}/checkpoints")]
 
-# Programs that know nothing of tf1ps, on TensorFlow alone and by tf1ps-run.
+# Programs without tf1ps code, on TensorFlow alone and run by tf1ps-run.
 _STOCK = [
   System(name, "classic", ("--variables=ref", "--session=" + session))
   for name, session in (("MonitoredTrainingSession", "monitored"), ("Supervisor", "supervisor"),
@@ -129,7 +129,7 @@ _STOCK = [
 _STOCK_SYNC = _SYNC[0]._replace(options=("--variables=ref",))
 
 
-# TensorFlow 2 has no estimators of its own: without tf1ps-run it is a line of 1.15 alone.
+# TensorFlow 2 itself has no estimators, so without tf1ps-run only TensorFlow 1.15 runs this line.
 _ESTIMATOR = System("estimator", "estimator", ("--variables=ref",))
 
 
@@ -138,7 +138,7 @@ def _unchanged(*stock: System) -> List[System]:
           for line in (one, one._replace(name=one.name + ", tf1ps-run", runner=RUN))]
 
 
-# What gRPC and TensorFlow's transport can be told by the environment of a task.
+# Settings of gRPC and of TensorFlow's transport in the environment of a task.
 _KNOBS = {
   "tcp_frame_size_tuning, tcp_rcv_lowat":
     ("GRPC_EXPERIMENTS=tcp_frame_size_tuning,tcp_rcv_lowat",),
@@ -157,7 +157,7 @@ _GRPC = [_UNCHANGED, *(_UNCHANGED._replace(name="tf1ps-run, " + name, env=variab
          _UNCHANGED._replace(
            name="tf1ps-run, 4 connections", options=(*_UNCHANGED.options, "--channels=4"),
            env=("TF_GRPC_DEFAULT_OPTIONS=grpc.use_local_subchannel_pool=1",)),
-         _UNCHANGED._replace(name="tf1ps-run, once more")]  # what no change at all shows
+         _UNCHANGED._replace(name="tf1ps-run, once more")]  # shows the noise without any change
 
 # One client schedules the steps of two workers.
 _COORDINATORS = [line._replace(workers=2) for line in (
@@ -166,11 +166,11 @@ _COORDINATORS = [line._replace(workers=2) for line in (
            ("--steps_per_execution=%d" % steps,))
     for steps, said in ((1, "a step"), (8, "8 steps"), (24, "24 steps"))))]
 
-# Encrypted links between the tasks, beside plain ones.
+# Encrypted links between the tasks, compared with plain links.
 _LINKS = [DEFAULTS, tf1ps("TLS", "--tls_dir={tls}")]
 _LINKS_LEAST = [tf1ps("1 thread", *_ONE), tf1ps("1 thread, TLS", *_ONE, "--tls_dir={tls}")]
 
-# Workers on a GPU, with a ps that sees none. Momentum is what such networks are trained with.
+# Workers on a GPU, with a ps that sees no GPU. Such networks are usually trained with momentum.
 _MOMENTUM = ("--variables=ref", "--optimizer=momentum")
 _ON_GPU = dict(has_gpu=True)
 _GPU_STOCK = System("MonitoredTrainingSession", "classic",
@@ -185,12 +185,12 @@ _GPU_TWO = [line._replace(workers=2) for line in (*_unchanged(_GPU_STOCK), _GPU[
 
 
 def _levers(base: System) -> List[System]:
-  """What may move large variables faster, each alone."""
+  """Lines with settings that may speed up the transfer of large variables, each setting alone."""
   return [
     base, *(base._replace(name="%s, %s" % (base.name, name), env=variables)
             for name, variables in _KNOBS.items()),
     *(base._replace(name="%s, %d ps" % (base.name, count), ps=count) for count in (2, 4)),
-    base._replace(name=base.name + ", once more")]  # what no change at all shows
+    base._replace(name=base.name + ", once more")]  # shows the noise without any change
 
 COMPARISONS: Dict[str, Sequence[Comparison]] = {
   "latency_S": [Comparison("S", _S)],
@@ -228,7 +228,7 @@ COMPARISONS: Dict[str, Sequence[Comparison]] = {
   "hooks_S": [Comparison("S", _HOOKS, base=_HOOKS[0].name), Comparison("S", _STOCK_HOOKS)],
 }
 
-# Every kind of system and of link, on models that start fast: it shows that they run.
+# Every kind of system and of link, on models that start fast, to show that they run.
 QUICK: Dict[str, Sequence[Comparison]] = {
   "latency_S": [Comparison("S", [CLASSIC, PEERS[2], STRATEGY[1], DEFAULTS])],
   "manyvars_L": [Comparison("V10", [CLASSIC, OFF, DEFAULTS, BFLOAT16, tf1ps(
@@ -247,18 +247,19 @@ def run(one: Comparison, pace: interleaving.Pace, minibatches: int, seeds: int,
   """Runs one table.
 
   Args:
-    one: what is compared.
-    pace: how long.
-    minibatches: after which losses are compared; 0: losses are not.
-    seeds: of the classic script.
-    legacy_python: a Python 3.7 with TensorFlow 1.15 that runs the classic script too, or None.
+    one: the table's comparison.
+    pace: how long each system is measured.
+    minibatches: the number of minibatches after which losses are compared; 0: they are not.
+    seeds: the number of seeds of the classic script.
+    legacy_python: a Python 3.7 with TensorFlow 1.15 that also runs the classic script, or None.
 
   Returns:
-    Its rows; of another algorithm, where losses say so. A line that was lost has its reason; where
-    that is the line that others are compared with, no row has a ratio.
+    The table's rows. A row is marked as another algorithm if its loss says so. The row of a lost
+    line has the reason; if the lost line is the line that others are compared with, no row has a
+    ratio.
 
   Raises:
-    links.LinkError: there can be no such link here.
+    links.LinkError: this machine cannot make such a link.
     interleaving.Skipped: there is no GPU.
   """
   lines = list(one.lines)
@@ -294,10 +295,10 @@ def run(one: Comparison, pace: interleaving.Pace, minibatches: int, seeds: int,
 
 
 def _losses(model, lines, judge, minibatches, seeds):
-  """The losses of lines and of the one that they are held to, by name, and the spread of that."""
+  """Returns the losses of `lines` and of `judge`, by name, and the spread of `judge`'s losses."""
   interleaving.say("%s: losses after %d minibatches" % (model, minibatches))
   if judge not in lines:
-    lines = [judge, *lines]  # what cost it its row may not cost it its loss
+    lines = [judge, *lines]  # even if the judge's row was lost, its loss may be measurable
   found = losses.compare(model, lines, minibatches)
   if judge.name not in found:
     return found, 0.0
@@ -308,14 +309,14 @@ def _losses(model, lines, judge, minibatches, seeds):
 
 
 def lost_row(model: str, link: links.Link, line: System, reason: str, is_base: bool) -> dict:
-  """The row of a line of which nothing was measured.
+  """Returns the row of a line that could not be measured.
 
   Args:
     model: the model's name.
-    link: over which it ran.
+    link: the link over which it ran.
     line: the system.
-    reason: why.
-    is_base: whether the others are compared with it.
+    reason: why it could not be measured.
+    is_base: whether the other lines are compared with this line.
   """
   if is_base:
     reason += "; the others are compared with it, so there are no ratios"
@@ -325,16 +326,16 @@ def lost_row(model: str, link: links.Link, line: System, reason: str, is_base: b
 def row(model: str, link: links.Link, line: System, measured: interleaving.Measured,
         base: Optional[interleaving.Measured], loss: Optional[float] = None,
         minibatches: Optional[int] = None, another: bool = False) -> dict:
-  """The row of a line.
+  """Returns the row of a line.
 
   Args:
     model: the model's name.
-    link: over which it ran.
+    link: the link over which it ran.
     line: the system.
-    measured: what was measured of it.
-    base: what was measured of the line that it is compared with; None: that one was lost.
-    loss: after `minibatches`.
-    minibatches: see there; 0 or None: losses are not compared.
+    measured: the measurements of the line.
+    base: the measurements of the line that it is compared with; None: that line was lost.
+    loss: the loss after `minibatches` minibatches.
+    minibatches: the number of minibatches; 0 or None: losses are not compared.
     another: whether its loss makes it another algorithm.
   """
   def median(values):

@@ -1,4 +1,4 @@
-"""Under which conditions figures were measured: processors, versions, and how long."""
+"""The conditions under which figures were measured: processors, versions, and duration."""
 from __future__ import annotations
 
 import os
@@ -19,7 +19,7 @@ _CODE = ("import sys, numpy, tensorflow as tf;"
 
 
 def legacy_python(path: str) -> Optional[str]:
-  """A Python with TensorFlow 1 to run the classic script with, or None, and then it is said why."""
+  """Returns a Python with TensorFlow 1 for the classic script, or None after logging the reason."""
   if not path:
     interleaving.say("no --legacy_python: the classic script on TensorFlow 1.15 is left out")
     return None

@@ -1,8 +1,8 @@
-"""A count of steps that others can read without asking: 16 bytes of memory that a file shares.
+"""A count of steps that other processes can read from 16 bytes of memory that a file shares.
 
-A script writes the number of its steps and the time after each of them, which takes about a
-microsecond; who measures reads them. Time is `time.monotonic`, which all processes of a machine
-share.
+A script writes the number of its steps and the time after each step, which takes about a
+microsecond. The process that measures reads both. Time is `time.monotonic`, which all processes of
+a machine share.
 """
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FORM = struct.Struct("=qd")  # steps, seconds
 
 
 class Counter:
-  """The side of the script."""
+  """The script's side of the count."""
 
   def __init__(self, path: str):
     """Opens the count.
 
     Args:
-      path: of the file, or "" to count for nobody.
+      path: the path of the file; "": the count is not shared.
     """
     self.steps = 0
     self._memory = None
@@ -36,14 +36,14 @@ class Counter:
     self.set(self.steps + steps)
 
   def set(self, steps: int) -> None:
-    """Says how many steps were made."""
+    """Sets the number of steps that were made."""
     self.steps = steps
     if self._memory is not None:
       _FORM.pack_into(self._memory, 0, steps, time.monotonic())
 
 
 def read(path: str) -> Tuple[int, float]:
-  """How many steps were made, and when the last of them ended; (0, now) before there is a file."""
+  """Returns the number of steps and when the last step ended; (0, now) before the file exists."""
   try:
     with open(path, "rb") as file:
       return _FORM.unpack(file.read(_FORM.size))

@@ -1,9 +1,9 @@
-"""Reads the global steps of running jobs from their ps, for whoever measures them.
+"""Reads the global steps of running jobs from their ps, for the benchmark that measures the jobs.
 
-It is a process of its own, so that the benchmark needs no TensorFlow and that it can stand in a
-network namespace. A line of input `ADDRESS CONTAINER VARIABLES`, the last of them resource or ref,
-is answered by a line `STEPS SECONDS`: 0 steps as long as there is no such variable. A reading is
-one small run on the ps.
+This module runs as a separate process, so that the benchmark needs no TensorFlow, and so that the
+process can be in a network namespace. It answers a line of input `ADDRESS CONTAINER VARIABLES`, in
+which VARIABLES is resource or ref, by a line `STEPS SECONDS`. STEPS is 0 as long as there is no
+global step. A reading is one small session run on the ps.
 """
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Reader:
-  """The process, from the side of who asks it."""
+  """The process, from the side of the benchmark that asks it."""
 
   def __init__(self, prefix=(), environment=None, tls_dir=""):
     """Starts it.
 
     Args:
-      prefix: what its command line begins with.
-      environment: of the process.
+      prefix: the words with which its command line begins.
+      environment: the environment of the process.
       tls_dir: the folder of its certificate, for jobs with encrypted links.
     """
     self._process = subprocess.Popen(
@@ -64,7 +64,7 @@ def _listens(address):
 
 
 def main():
-  """Answers until its input ends."""
+  """Answers lines until the input ends."""
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
   if sys.argv[1:]:
     links.enter(sys.argv[1])
@@ -75,7 +75,7 @@ def main():
   print("ready", flush=True)
   for line in sys.stdin:
     address, container, variables = line.split()
-    if not _listens(address):  # a session would wait, and TensorFlow try again ever more seldom
+    if not _listens(address):  # a session would wait, with ever longer pauses between its tries
       print(0, time.monotonic(), flush=True)
       continue
     if line not in sessions:
@@ -89,7 +89,7 @@ def main():
     session, step = sessions[line]
     try:
       answer = int(session.run(step))
-    except tf.errors.OpError:  # there is none yet
+    except tf.errors.OpError:  # there is no global step yet
       answer = 0
     print(answer, time.monotonic(), flush=True)
 

@@ -1,13 +1,13 @@
-"""Records per second of a CSV file, by tf.data, against the classic pipeline of queues.
+"""Compares the records per second of tf.data and of the classic queue pipeline, on CSV files.
 
     python -m benchmarks.input_csv [--rounds=5] [--seconds=2] [--records=80000] [--batch_size=128]
 
-The files, of 28 columns of floats, are written into a temporary folder. Each kind reads them over
-and over, shuffles (with the same buffer) and makes batches, in a graph and a session of its own;
-rounds are interleaved, so that whatever else the machine does meets all alike. Printed for each
-kind: the median of its rounds in records per second, the smallest and the largest, the ratio of its
-median to that of the classic pipeline, and the processor time that a record takes in all threads,
-which tells more than the rate where other programs run.
+The files, of 28 columns of floats, are written into a temporary folder. Each kind of pipeline reads
+them repeatedly, shuffles (with the same buffer) and makes batches, in a separate graph and session.
+The rounds are interleaved, so that other load on the machine affects all kinds equally. For each
+kind it prints the median of the rounds in records per second, the smallest and the largest rate,
+the ratio of the median to the classic pipeline's median, and the processor time per record in all
+threads. If other programs run, the processor time tells more than the rate.
 """
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FILES = 4
 
 
 def write_files(folder, records):
-  """Writes the files, each the same number of records; returns their names."""
+  """Writes the files, each with the same number of records; returns their names."""
   names = [os.path.join(folder, "%d.csv" % number) for number in range(FILES)]
   random = np.random.RandomState(1)
   for name in names:
@@ -52,7 +52,7 @@ def write_files(folder, records):
 
 
 def decode(lines):
-  """One or many lines as floats."""
+  """Returns one line or many lines as floats."""
   return tf.stack(tf.io.decode_csv(lines, [[0.0]] * COLUMNS), axis=-1)
 
 
@@ -66,7 +66,7 @@ def classic(names, threads):
 
 
 def by_datasets(names):
-  """Ours, by tf.data."""
+  """The pipeline of tf1ps, which uses tf.data."""
   return text_line_dataset(
     Shard(batch_size=FLAGS.batch_size), names, decode, shuffle=FLAGS.shuffle)
 
@@ -82,7 +82,7 @@ def by_data(names, batch_first):
 
 
 def kinds():
-  """The kinds by name: functions of the files' names that build a batch."""
+  """Returns the kinds of pipelines by name: functions of the files' names that build a batch."""
   found = {
     "classic": lambda names: classic(names, 1),
     "classic, 4 threads": lambda names: classic(names, 4),
@@ -101,7 +101,7 @@ class Source:
     with tf.Graph().as_default():
       batch = make(names)
       initialise = [tf.local_variables_initializer(), tf.tables_initializer()]
-      # Two sessions of one process share their threads unless they are told not to.
+      # By default, two sessions of one process share their threads.
       self._session = tf.Session(config=tf.ConfigProto(use_per_session_threads=True))
       self._session.run(initialise)
       self._session.run(iterator_initializers(self._session.graph))
@@ -110,9 +110,9 @@ class Source:
     self._next = self._session.make_callable(batch)
 
   def measure(self, seconds):
-    """Records per second, and the processor's microseconds for a record."""
+    """Returns the records per second, and the processor time per record in microseconds."""
     began = time.perf_counter()
-    while time.perf_counter() - began < _FIRST:  # what has waited since the last round
+    while time.perf_counter() - began < _FIRST:  # batches that have waited since the last round
       self._next()
     count, began, used = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - began < seconds:
@@ -127,7 +127,7 @@ class Source:
 
 
 def compare(sources):
-  """What each source has measured in each round, by name."""
+  """Returns the measurements of each source in each round, by name."""
   found = {name: [] for name in sources}
   for source in sources.values():
     source.measure(0.3)

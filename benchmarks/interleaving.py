@@ -1,14 +1,15 @@
-"""Compares systems in rounds in which each has its turn, so that what else runs meets all alike.
+"""Compares systems in rounds in which each has its turn, so that other load affects all equally.
 
-1. Each system is started, makes its first steps and is stopped (see jobs.py). A system that finds
-   by itself how many steps a run makes goes on until it has found that.
-2. In each round every system goes on in turn, settles, and is measured for some seconds; each round
-   begins with another one.
-3. Between the turns, and while others start, a system that has stood for long makes a step: gRPC
-   closes a connection on which a ping had no answer for a minute, stopped or not.
-4. All are ended.
+1. Each system is started, makes its first steps and is stopped (see jobs.py). A system that itself
+   chooses how many steps a run makes continues until it has chosen the number.
+2. In each round every system continues in turn, settles, and is measured for some seconds; each
+   round begins with another system.
+3. Between the turns, and while others start, a system that has been stopped for long makes a step:
+   gRPC closes a connection on which a ping had no answer for a minute, even if the process is
+   stopped.
+4. All systems are ended.
 
-A system that cannot run, or stops working, is lost, with its reason; the others go on.
+A system that cannot run, or stops working, is lost, and the reason is noted; the others continue.
 """
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ from typing import Callable, Dict, List, NamedTuple, Sequence
 
 from benchmarks import global_steps, jobs, systems
 
-FIRST_STEPS = 16  # before a system counts as started
+FIRST_STEPS = 16  # the steps of a system before it counts as started
 FIRST_SECONDS = 8.0  # seconds of single and of several steps, 1 each, and 4 at most for the copies
-LONGEST_STAND = 15.0  # seconds that a system stands before it makes a step between the turns
-LONGEST_TURN = 30.0  # seconds; with the stand before it less than the minute of a ping
-_ROOM = 2000  # MB that must be there to start another one
+LONGEST_STAND = 15.0  # seconds that a system is stopped before it makes a step between the turns
+LONGEST_TURN = 30.0  # seconds; with the longest stop, less than the one minute of a ping
+_ROOM = 2000  # MB of memory that must be free to start another system
 
-left_out: List[str] = []  # what did not run, and why
+left_out: List[str] = []  # the systems that did not run, and why
 
 
 class Skipped(RuntimeError):
@@ -36,47 +37,48 @@ class Skipped(RuntimeError):
 
 
 class Pace(NamedTuple):
-  """How long things are measured."""
+  """How long systems are measured."""
 
   rounds: int = 5
-  seconds: float = 3.0  # of a window
-  settle: float = 1.0  # seconds of a turn before it
-  first_seconds: float = FIRST_SECONDS  # after its first steps, of a system that finds its pace
+  seconds: float = 3.0  # the length of a window
+  settle: float = 1.0  # the seconds of a turn before the window
+  # The seconds that a system gets after its first steps to choose the steps of a run.
+  first_seconds: float = FIRST_SECONDS
 
 
 def pace_of(args) -> Pace:
-  """Returns the pace of a command line; with --quick no system waits until it knows its own."""
+  """Returns the pace of a command line; with --quick no system has time to choose steps per run."""
   return Pace(args.rounds, args.seconds, args.settle,
               args.settle if args.quick else FIRST_SECONDS)
 
 
 class Measured(NamedTuple):
-  """What was measured of one system."""
+  """The measurements of one system."""
 
-  windows: List[jobs.Window]  # one a round
-  peak_mb: float  # of all processes together
-  ps_peak_mb: float  # of the ps alone
+  windows: List[jobs.Window]  # one window per round
+  peak_mb: float  # the peak memory of all processes together
+  ps_peak_mb: float  # the peak memory of the ps alone
 
 
 class Compared(NamedTuple):
-  """What became of the systems of a table."""
+  """The outcome of a table's systems."""
 
   measured: Dict[str, Measured]  # by the system's name
   lost: Dict[str, str]  # why nothing was measured, by the system's name
 
 
 def say(text: str) -> None:
-  """Tells who runs the benchmarks what is going on, beside their output."""
+  """Tells the user who runs the benchmarks about their progress, on standard error."""
   print("benchmarks: " + text, file=sys.stderr, flush=True)
 
 
 def reason(error: jobs.JobError) -> str:
-  """Why a system did not run, in a line."""
+  """Returns one line that says why a system did not run."""
   return str(error).splitlines()[0]
 
 
 def leave_out(error: jobs.JobError) -> None:
-  """Says, and keeps, that a system did not run."""
+  """Logs, and remembers, that a system did not run."""
   say("left out: %s" % error)
   left_out.append("did not run: %s" % reason(error))
 
@@ -88,10 +90,10 @@ def compare(model: str, link, lines: Sequence[systems.System], pace: Pace) -> Co
     model: the model's name.
     link: a `links.Link`.
     lines: the systems.
-    pace: how long.
+    pace: how long each system is measured.
 
   Returns:
-    What was measured, and which systems were lost.
+    The measurements, and the systems that were lost.
   """
   folder = tempfile.mkdtemp(prefix="tf1ps-benchmarks-")
   stage = _Stage(pace.first_seconds)
@@ -127,8 +129,8 @@ class _Stage:
   """The systems of a table.
 
   Attributes:
-    running: the jobs that can have a turn; all are stopped but the one whose turn it is.
-    lost: why others cannot, by the system's name.
+    running: the jobs that can have a turn; all are stopped except the job whose turn it is.
+    lost: why other systems cannot run, by the system's name.
   """
 
   def __init__(self, first_seconds):
@@ -155,7 +157,7 @@ class _Stage:
       job.stop()
 
   def rouse(self):
-    """Lets each job that has stood for long make a step, with which its connections live on."""
+    """Continues each job that was stopped for long for a step, which keeps its connections open."""
     for job in list(self.running):
       if job.stood > LONGEST_STAND:
         with self.losing(job):
@@ -165,7 +167,7 @@ class _Stage:
 
   @contextlib.contextmanager
   def losing(self, job):
-    """Takes a job whose system fails in the block off the stage."""
+    """Removes a job from `running` if its system fails in the block."""
     try:
       yield
     except jobs.JobError as error:
@@ -182,27 +184,27 @@ class _Stage:
 
 
 def turns(items: Sequence, number: int) -> list:
-  """These in the order of a round, of which each begins with another one.
+  """Returns the items in the order of a round; each round begins with another item.
 
   Args:
-    items: what takes turns.
-    number: of the round, from 0.
+    items: the items that take turns.
+    number: the number of the round, from 0.
   """
   first = number % max(1, len(items))
   return [*items[first:], *items[:first]]
 
 
 def alone(lines: Sequence[systems.System], rounds: int, measure_one: Callable) -> Dict[str, list]:
-  """Measures systems that start anew in each round, each while no other one runs.
+  """Measures systems that are started again in each round, each while no other system runs.
 
   Args:
     lines: the systems.
-    rounds: how many.
-    measure_one: called with a system, a folder and a `global_steps.Reader`; returns what it found,
-      or raises `jobs.JobError`, and the system is left out of this round.
+    rounds: the number of rounds.
+    measure_one: called with a system, a folder and a `global_steps.Reader`; returns a measurement,
+      or raises `jobs.JobError`, and then the system is left out of this round.
 
   Returns:
-    What was found, by the system's name: a list, empty where it never ran.
+    The list of measurements by the system's name; the list is empty if the system never ran.
   """
   found: Dict[str, list] = {line.name: [] for line in lines}
   folder = tempfile.mkdtemp(prefix="tf1ps-benchmarks-")
@@ -230,12 +232,13 @@ def measure(job: jobs.Job, pace: Pace) -> jobs.Window:
   """Gives a stopped job its turn.
 
   A window begins and ends just after a step that was made in this turn. Some systems count many
-  steps at once, now and then: a window that ends between two such counts would miss the steps that
-  are half made. What was counted before the turn came with the time for which the job stood.
+  steps together, at intervals: a window that ended between two such counts would miss the steps
+  since the last count. The last count before the turn has a time from before the stop, so a window
+  that began with it would include the time of the stop.
 
   Args:
     job: the job; it is stopped afterwards.
-    pace: how long, at least.
+    pace: how long it is measured, at least.
   """
   job.go_on()
   try:

@@ -1,9 +1,9 @@
-"""A running system: started, stopped and continued from outside, measured without its help, ended.
+"""A running system, which is started, stopped, continued, measured and ended from outside.
 
 All processes of a system are stopped by SIGSTOP while another system has its turn, so that rounds
-can be interleaved without starting anything anew. What is read of it in a window: its steps (from
-the files that scripts count in, or the global step on a ps), the processor time of each process
-from /proc, and the bytes of the device between them.
+can be interleaved without a restart. In a window these values are read: the system's steps (from
+the files that scripts count in, or from the global step on a ps), the processor time of each
+process from /proc, and the bytes of the network device between the processes.
 """
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 from benchmarks import counters, global_steps, links, systems
 
 START_LIMIT = 300.0  # seconds until a system makes its first steps
-_LONGEST_LINE = 300  # characters of what a process said
+_LONGEST_LINE = 300  # the characters of a process's output line that an error has
 _TICKS = os.sysconf("SC_CLK_TCK")
 _LOSS = re.compile(r"^loss (\S+)$|test micro_loss ([\w.+-]+)", re.MULTILINE)
-# What a program of tf1ps says of a flag, or of a flag's value, that it does not know.
+# The messages of a program of tf1ps about a flag, or a flag's value, that it does not know.
 _UNKNOWN = re.compile(
   r"cannot import name '\w+' from 'tf1ps[^\n]*|there is no flag --\w+|--\w+ is not a flag|"
   r"flag --\w+=\S+: value should be one of [^\n]*")
-# Nobody else sends it.
+# No program sends SIGKILL here; the system does.
 _KILLED = ", killed: most likely by the system, as its memory was used up (dmesg tells)"
 
 
 class JobError(RuntimeError):
-  """A system that did not run; the message has the end of what it said."""
+  """A system did not run; the message has the end of the system's output."""
 
 
 class NotThereYet(JobError):
-  """A line whose options this checkout does not know."""
+  """This checkout does not know the options of a line."""
 
 
 class Sample(NamedTuple):
-  """What was read of a running system at one moment."""
+  """The values that were read of a running system at one moment."""
 
   steps: int
-  at: float  # seconds, of the last step
-  cpu: Dict[str, float]  # seconds of the processes of each job
+  at: float  # the time of the last step, in seconds
+  cpu: Dict[str, float]  # the processor seconds of each job's processes
   bytes: int
   now: float  # seconds
 
 
 class Window(NamedTuple):
-  """What happened between two samples."""
+  """The rates between two samples."""
 
   steps_per_second: float
   cpu_ms_per_step: Dict[str, float]  # by job, "worker" and "ps"
@@ -64,8 +64,8 @@ class Job:
 
     Args:
       system: the system.
-      run: what it is to do; its folder gets a subfolder of this job's.
-      reader: what reads global steps, for a system of tf1ps.
+      run: what the system must do; the run's folder gets a subfolder for this job.
+      reader: the process that reads global steps, for a system of tf1ps.
     """
     self.system = system
     self._run = run._replace(folder=tempfile.mkdtemp(dir=run.folder))
@@ -96,25 +96,25 @@ class Job:
       try:
         os.killpg(process.pid, number)
       except ProcessLookupError:
-        pass  # it has ended
+        pass  # the process has ended
 
   def stop(self) -> None:
-    """Holds it."""
+    """Stops the processes until `go_on`."""
     self._stopped_at = time.monotonic()
     self.signal(signal.SIGSTOP)
 
   def go_on(self) -> None:
-    """Lets it go on."""
+    """Continues the processes."""
     self._stopped_at = None
     self.signal(signal.SIGCONT)
 
   @property
   def stood(self) -> float:
-    """The seconds since it was stopped; 0 where it was not."""
+    """The seconds since it was stopped; 0 if it is not stopped."""
     return 0.0 if self._stopped_at is None else time.monotonic() - self._stopped_at
 
   def steps(self) -> Tuple[int, float]:
-    """Its global steps, and when the last one was made."""
+    """Returns the number of global steps, and when the last step was made."""
     files = [task.counter for task in self.tasks if task.counter]
     if files:
       found = [counters.read(path) for path in files]
@@ -126,7 +126,7 @@ class Job:
       self.addresses["ps"][0], systems.CONTAINER, self.system.variables)
 
   def sample(self) -> Sample:
-    """Reads what a window begins or ends with; raises JobError if a process has ended."""
+    """Reads the values at a window's beginning or end; raises JobError if a process has ended."""
     self.check()
     steps, at = self.steps()
     cpu: Dict[str, float] = {"worker": 0.0, "ps": 0.0}
@@ -139,7 +139,7 @@ class Job:
     return Sample(steps, at, cpu, links.bytes_of(last, self._run.link.device), time.monotonic())
 
   def peak_mb(self, kinds=("ps", "worker", "chief")) -> float:
-    """The sum of the most memory that each process has had, in millions of bytes.
+    """Returns the sum of the processes' peak memory, in millions of bytes.
 
     Args:
       kinds: the jobs whose processes count.
@@ -158,13 +158,13 @@ class Job:
 
   def wait_for_steps(self, steps: int, limit: float = START_LIMIT, every: float = 0.1,
                      meanwhile: Callable[[], None] = lambda: None) -> None:
-    """Waits until it has made so many steps.
+    """Waits until the system has made so many steps.
 
     Args:
-      steps: how many.
-      limit: seconds until a JobError is raised, as one is when a process ends.
+      steps: the number of steps.
+      limit: seconds until a JobError is raised; a JobError is also raised when a process ends.
       every: seconds between two looks.
-      meanwhile: is called after each look.
+      meanwhile: called after each look.
     """
     until = time.monotonic() + limit
     while self.steps()[0] < steps:
@@ -176,7 +176,7 @@ class Job:
       time.sleep(every)
 
   def check(self) -> None:
-    """Raises JobError if a process has ended; its first line has the last one that was said."""
+    """Raises JobError if a process has ended; the error's first line has its last output line."""
     for task, process, path in self._processes:
       if process.poll() is not None:
         killed = process.returncode == -signal.SIGKILL
@@ -187,7 +187,7 @@ class Job:
           _KILLED if killed else "".join(": " + line[:_LONGEST_LINE].strip() for line in said)))
 
   def loss(self, limit: float) -> float:
-    """Waits for the loss that it prints at its end, which is worker 0's or the coordinator's."""
+    """Waits for the loss that worker 0 or the coordinator prints at its end."""
     teller = next(item for item in reversed(self._processes)
                   if item[0].job == "chief" or item[0].index == 0)
     until = time.monotonic() + limit
@@ -202,7 +202,7 @@ class Job:
       time.sleep(0.1)
 
   def said(self) -> str:
-    """The end of what each process has said."""
+    """Returns the end of each process's output."""
     parts = []
     for task, _, path in self._processes:
       with open(path, errors="replace") as log:
@@ -226,18 +226,18 @@ class Job:
 
 
 def _children(pid: int) -> List[int]:
-  """The processes that a process has started: the sidecar of its links."""
+  """Returns the processes that a process has started, such as the sidecar of its links."""
   with open("/proc/%d/task/%d/children" % (pid, pid)) as text:
     return [int(child) for child in text.read().split()]
 
 
 def between(first: Sample, last: Sample) -> Window:
-  """What happened between two samples; raises JobError where no step was made."""
+  """Returns the rates between two samples; raises JobError if no step was made."""
   steps = last.steps - first.steps
   seconds = last.at - first.at
   if steps <= 0 or seconds <= 0:
     raise JobError("no step in %.1f s" % (last.now - first.now))
   rate = steps / seconds
-  each = rate * (last.now - first.now)  # the steps of the time in which the rest was read
+  each = rate * (last.now - first.now)  # the steps in the time between the other readings
   return Window(rate, {job: 1000 * (last.cpu[job] - first.cpu[job]) / each for job in last.cpu},
                 (last.bytes - first.bytes) / each)

@@ -3,14 +3,14 @@
     python -m benchmarks.legacy_programs [NAME ...] [--legacy_python PYTHON] [--limit 40]
       [--ways stock,run,import]
 
-The programs under tests/legacy/programs/ are run as a ps and two workers, in processes of their
-own. Estimators, and examples/flats.py, are run as these with a chief and an evaluator. It prints a
-table: a line for each program, a column for each TensorFlow and way. A cell says which tasks have
-ended, and what was lost on the way. A job is given up when for `--limit`
-seconds none of its tasks has ended or printed a line.
+The programs under tests/legacy/programs/ are run as a ps and two workers, in separate processes.
+Estimators, and examples/flats.py, also have a chief and an evaluator. The benchmark prints a table:
+a line for each program, a column for each TensorFlow and way. A cell says which tasks have ended,
+and what was lost. A job is given up when, for `--limit` seconds, none of its tasks has ended or
+printed a line.
 
 A way is `stock` (on TensorFlow 2 with the two lines that every TensorFlow 1 script needs there),
-`run` (`tf1ps-run`, the file as it is) or `import` (`import tf1ps.v1 as tf`).
+`run` (`tf1ps-run` with the unchanged file) or `import` (`import tf1ps.v1 as tf`).
 """
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception): .*)", re.MULTILINE)
 
 
 class Program(NamedTuple):
-  """A legacy program, and what is known of its end when nothing goes wrong."""
+  """A legacy program, and its expected end if nothing goes wrong."""
 
   name: str
-  folder_flag: Optional[str]  # its flag for checkpoints; None: it makes none
-  steps: int  # global steps that are asked for
+  folder_flag: Optional[str]  # its flag for checkpoints; None: it saves no checkpoints
+  steps: int  # the requested number of global steps
   synchronous: bool = False
   evaluator: bool = False  # whether a fourth task follows the checkpoints
-  rows: int = 0  # that each worker has to read
-  workers: int = 2  # that count steps
+  rows: int = 0  # the rows that each worker must read
+  workers: int = 2  # the number of workers that count steps
   mnist: bool = False  # whether it reads --data_dir
   estimator: bool = False  # whether TF_CONFIG says what each task is
-  chief: bool = True  # of an estimator: whether TF_CONFIG names a chief
+  chief: bool = True  # for an estimator: whether TF_CONFIG names a chief
   only_newer: bool = False  # whether TensorFlow 1.15 runs it without tf1ps' part
 
 
@@ -83,10 +83,10 @@ PROGRAMS = {program.name: program for program in (
 
 
 class Outcome(NamedTuple):
-  """What is left of a job of a legacy program."""
+  """The result of a job of a legacy program."""
 
-  codes: Dict[str, Optional[int]]  # of each task, "worker 0"; NEVER where it was given up
-  said: Dict[str, str]  # by each task
+  codes: Dict[str, Optional[int]]  # the exit code of each task, "worker 0"; NEVER if given up
+  said: Dict[str, str]  # the output of each task
   saved: Optional[int]  # the global step of the last checkpoint
 
 
@@ -98,25 +98,25 @@ def path_of(program: Program) -> str:
 
 
 def with_stock_imports(source: str) -> str:
-  """The program's text with the two lines that TensorFlow 2 wants of it, in the place of one."""
+  """Returns the program's text; the two lines that TensorFlow 2 needs replace the import line."""
   return source.replace(
     "\nimport tensorflow as tf\n",
     "\nimport tensorflow.compat.v1 as tf; tf.disable_v2_behavior()\n")
 
 
 def with_our_imports(source: str) -> str:
-  """The program's text with tf1ps.v1 in the place of tensorflow in its import lines."""
+  """Returns the program's text, in which tf1ps.v1 replaces tensorflow in the import lines."""
   return re.sub(r"^(import|from) tensorflow\b", r"\1 tf1ps.v1", source, flags=re.MULTILINE)
 
 
 def arguments(program: Program, folder: str) -> Dict[str, List[str]]:
   """The arguments of each task of a job on free ports, by the task's name.
 
-  An estimator's tasks have all the same; what each of them is stands in its `environments`.
+  All tasks of an estimator have the same arguments; `environments` says what each task is.
 
   Args:
     program: the program.
-    folder: where its checkpoints, and the data that it reads, go.
+    folder: the folder for the program's checkpoints and input data.
   """
   if program.estimator:
     flags = ["--model_dir=" + os.path.join(folder, MODEL), "--max_steps=%d" % program.steps]
@@ -151,7 +151,7 @@ def environments(program: Program, names: Iterable[str]) -> Dict[str, Dict[str, 
 
 
 def write_mnist(folder: str, count: int = 5600) -> None:
-  """Writes MNIST's four files, of few pictures that are easy to tell apart."""
+  """Writes MNIST's four files, with a few images that are easy to distinguish."""
   for part, size in (("train", count), ("t10k", 100)):
     labels = np.arange(size, dtype=np.uint8) % 10
     images = np.zeros([size, 28, 28], np.uint8)
@@ -173,10 +173,11 @@ def last_saved(folder: str) -> Optional[int]:
 
 
 def losses(program: Program, outcome: Outcome) -> List[str]:
-  """What was lost of a job whose workers have ended; an empty list where nothing was.
+  """Returns what a job whose workers have ended has lost; an empty list if nothing was lost.
 
-  Steps are held against what was saved. In a synchronous job each worker has made as many steps as
-  there are updates: who has made fewer is missing in at least as many updates.
+  The number of steps is compared with the saved global step. In a synchronous job each worker must
+  have made as many steps as there are updates: each missing step of a worker means that its
+  gradient is missing in at least one update.
   """
   counts = {}
   for index in range(program.workers):
@@ -190,7 +191,7 @@ def losses(program: Program, outcome: Outcome) -> List[str]:
   made = max([last for _, last in counts.values()] + [program.steps])
   found = []
   if program.synchronous:
-    made = max(made, outcome.saved or 0)  # a worker may read the step before its last update
+    made = max(made, outcome.saved or 0)  # a worker may read the global step before its last update
     found += ["%s is in at most %d of %d updates" % (name, local, made)
               for name, (local, _) in counts.items() if local < made]
     found += ["%d gradients of %s for %d updates" % (local, name, made)
@@ -207,7 +208,8 @@ def losses(program: Program, outcome: Outcome) -> List[str]:
   if program.evaluator:
     said = outcome.said["evaluator 0" if program.estimator else "eval 0"]
     steps = [int(step) for step in re.findall(r"(?:evaluated|for global) step (\d+)", said)]
-    # It leaves at a checkpoint of so many steps; the job may save one more when its workers end.
+    # The evaluator leaves at a checkpoint of the requested steps; the job may save another
+    # checkpoint when its workers end.
     if not steps or steps[-1] < program.steps:
       found.append("the last evaluation is of step %s of %d" % (
         steps[-1] if steps else "-", program.steps))
@@ -215,7 +217,7 @@ def losses(program: Program, outcome: Outcome) -> List[str]:
 
 
 def verdict(program: Program, outcome: Outcome) -> str:
-  """A cell of the table."""
+  """Returns a cell of the table."""
   never = [name for name, code in outcome.codes.items() if code is NEVER]
   failed = [name for name, code in outcome.codes.items() if code]
   if failed:
@@ -254,7 +256,7 @@ class _Job:
       self._news = time.monotonic()
 
   def wait(self, limit: float) -> Dict[str, Optional[int]]:
-    """Waits for the ends; kills what is left when there has been no news for so long."""
+    """Waits until all tasks have ended; kills the others after `limit` seconds without news."""
     running = len(self.processes)
     begin = time.monotonic()
     while running and time.monotonic() - self._news < limit and (

@@ -1,9 +1,9 @@
-"""What lies between worker and ps: the loopback device, or a link with a rate and a delay.
+"""The link between worker and ps: the loopback device, or a link with a rate and a delay.
 
 A shaped link is two network namespaces, one for all ps and one for all workers, joined by a pair of
-virtual devices; `tc` limits what each end sends to the rate, and delays it. Where the kernel has no
-netem, there is a rate and no delay, and the link's name says so. Making namespaces takes root.
-Everything is removed when the block ends.
+virtual devices. `tc` limits the sending rate of each end, and delays its packets. If the kernel has
+no netem, the link has a rate but no delay, and the link's name says so. Making namespaces requires
+root. The namespaces are removed when the block ends.
 """
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import subprocess
 import sys
 from typing import Dict, List, NamedTuple
 
-DELAY_MS = 0.2  # of a packet, each way
+DELAY_MS = 0.2  # the delay of a packet, each way
 _LIMIT = 20.0  # seconds for a command of iproute2
 _BUFFER = 2 ** 25  # bytes; TensorFlow's messages here are up to 8 MB
 _SUBNET = "10.213.%d.%d"
 
 
 class Link(NamedTuple):
-  """What lies between the jobs."""
+  """The link between the jobs."""
 
   name: str  # for people, with rate and delay
-  hosts: Dict[str, str]  # job to the address that its tasks listen on
-  prefixes: Dict[str, List[str]]  # job to what its tasks' command lines begin with
-  device: str  # whose bytes are counted, as a worker sees it
+  hosts: Dict[str, str]  # {job: the address that its tasks listen on}
+  prefixes: Dict[str, List[str]]  # {job: the first words of its tasks' command lines}
+  device: str  # the device whose bytes are counted, as a worker sees it
 
 
 class LinkError(RuntimeError):
@@ -42,10 +42,10 @@ def link_of(gbit: float = 0):
   """Yields a link.
 
   Args:
-    gbit: its rate in Gbit/s, each way; 0: the loopback device.
+    gbit: the link's rate in Gbit/s, each way; 0: the loopback device.
 
   Raises:
-    LinkError: it takes root, or a program or a part of the kernel that is not there.
+    LinkError: the user is not root, or a program or a part of the kernel is missing.
   """
   if not gbit:
     yield LOOPBACK
@@ -67,8 +67,9 @@ def _make(names, gbit):
   hosts = {"ps": _SUBNET % (number, 1), "worker": _SUBNET % (number, 2)}
   for name in names.values():
     _run("ip", "netns", "add", name)
-    # Whoever has not its turn is stopped; what is on the way then must fit into the receiver's
-    # buffer: a gRPC server closes a connection on which nothing is taken for 20 seconds.
+    # A system is stopped while it does not have its turn. The data in flight at that moment must
+    # fit into the receiver's buffer: a gRPC server closes a connection whose peer reads no data for
+    # 20 seconds.
     _run("ip", "netns", "exec", name, "sh", "-c",
          "echo '4096 %d %d' > /proc/sys/net/ipv4/tcp_rmem" % (_BUFFER, 2 * _BUFFER))
   _run("ip", "link", "add", "veth0", "netns", names["ps"], "type", "veth",
@@ -88,7 +89,7 @@ def _make(names, gbit):
 
 
 def _shape(namespace, gbit):
-  """Limits what one end sends; returns whether it is delayed too."""
+  """Limits the sending rate of one end; returns whether its packets are also delayed."""
   begin = ("tc", "-n", namespace, "qdisc", "add", "dev", "veth0")
   try:
     _run(*begin, "root", "netem", "delay", "%gms" % DELAY_MS, "rate", "%gmbit" % (1000 * gbit),
@@ -109,11 +110,11 @@ def _run(*command):
 
 
 def bytes_of(process: int, device: str) -> int:
-  """The bytes that a device has carried so far, both ways, as a process sees it.
+  """Returns the bytes that a device has carried so far, both ways, as a process sees it.
 
   Args:
-    process: its id.
-    device: such as "lo", whose bytes are both sent and received, and count once.
+    process: the process id.
+    device: the device. The bytes of "lo" are both sent and received, and count once.
   """
   with open("/proc/%d/net/dev" % process) as text:
     for line in text:

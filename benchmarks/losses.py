@@ -1,10 +1,10 @@
-"""The loss that each system reaches on the same data, and whether that makes it another algorithm.
+"""The loss that each system reaches on the same data, and whether its loss shows another algorithm.
 
-A system trains anew from the same initial values on the same minibatches, each once and in the same
-order; then the loss of data that were held out is computed. The classic script does so for several
-seeds: the distance of the largest of its losses from the smallest is its spread. A system whose
-loss, at the first seed, is further from the classic script's than that is another algorithm,
-however fast it is.
+A system trains again from the same initial values on the same minibatches, each once and in the
+same order; then the loss on held-out data is computed. The classic script does so for several
+seeds. Its spread is the difference between its largest and its smallest loss. If the loss of a
+system, at the first seed, differs from the classic script's loss by more than the spread, the
+system is another algorithm, however fast it is.
 """
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from typing import Dict, Sequence
 from benchmarks import interleaving, jobs, links, systems
 
 LIMIT = 600.0  # seconds of one training
-SEEDS = 3  # of the classic script
+SEEDS = 3  # the number of the classic script's seeds
 
 
 @functools.lru_cache(maxsize=None)
 def train(model: str, line: systems.System, minibatches: int, seed: int = 0) -> float:
-  """Trains once, over loopback; returns the loss of what is held out, and remembers it.
+  """Trains once, over loopback; returns the loss on the held-out data, and caches it.
 
   Args:
     model: the model's name.
     line: the system.
-    minibatches: how many, of all workers together.
-    seed: of the order of data and of the initial values.
+    minibatches: the number of minibatches of all workers together.
+    seed: the seed of the order of data and of the initial values.
 
   Raises:
-    JobError: it did not run.
+    JobError: the system did not run.
   """
   folder = tempfile.mkdtemp(prefix="tf1ps-benchmarks-")
   run = systems.Run(model, folder, links.LOOPBACK, minibatches // line.minibatches_per_step, seed,
@@ -47,7 +47,7 @@ def train(model: str, line: systems.System, minibatches: int, seed: int = 0) -> 
 
 
 def compare(model: str, lines: Sequence[systems.System], minibatches: int) -> Dict[str, float]:
-  """The loss of each system at the first seed, by its name; without those that did not run."""
+  """Returns the loss of each system at the first seed, by name; omits systems that did not run."""
   found = {}
   for line in lines:
     try:
@@ -59,14 +59,15 @@ def compare(model: str, lines: Sequence[systems.System], minibatches: int) -> Di
 
 def spread(model: str, classic: systems.System, minibatches: int, first: float,
            seeds: int = SEEDS) -> float:
-  """How far apart the losses of the classic script's seeds are.
+  """Returns the difference between the largest and the smallest loss of the classic script's seeds.
 
   Args:
     model: the model's name.
     classic: the classic script.
-    minibatches: how many.
-    first: its loss at the first seed.
-    seeds: how many there are, the first among them; one at which it does not run is left out.
+    minibatches: the number of minibatches.
+    first: the loss at the first seed.
+    seeds: the number of seeds, including the first; a seed at which the script does not run is left
+      out.
   """
   found = [first]
   for seed in range(1, seeds):
@@ -78,11 +79,11 @@ def spread(model: str, classic: systems.System, minibatches: int, first: float,
 
 
 def is_another_algorithm(loss: float, classic: float, classic_spread: float) -> bool:
-  """Whether a loss is not the classic script's.
+  """Whether a loss differs from the classic script's loss by more than the spread.
 
   Args:
-    loss: the system's.
-    classic: the classic script's, at the same seed.
-    classic_spread: see `spread`.
+    loss: the system's loss.
+    classic: the classic script's loss at the same seed.
+    classic_spread: the spread of the classic script; see `spread`.
   """
   return not math.isfinite(loss) or abs(loss - classic) > max(classic_spread, 1e-6)

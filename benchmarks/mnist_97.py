@@ -1,9 +1,9 @@
-"""How long each way of training takes to 97 % accuracy on MNIST's test images, from its first step.
+"""Measures how long each way of training takes from its first step to 97 % accuracy on MNIST.
 
-The network is 784-100-10 with plain gradient descent, the data are MNIST's four files in the
-folder that `--mnist` or `TF1PS_MNIST` names. A process beside the jobs reads the variables from
-the ps twice a second and computes the accuracy; it does so for all systems
-alike. Runs are fresh ones, and the systems take turns.
+The network is 784-100-10 with plain gradient descent. The data is MNIST's four files in the folder
+that `--mnist` or `TF1PS_MNIST` names. A process beside the jobs reads the variables from the ps
+twice a second and computes the accuracy on the test images, in the same way for all systems. Each
+run starts a new job, and the systems take turns.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINES = (
 
 
 def run(args) -> List[dict]:
-  """Measures; the rows have "seconds", and "steps" to the goal, beside the other keys."""
+  """Measures; the rows also have the keys "seconds", and "steps" to the goal."""
   folder = args.mnist or os.environ.get("TF1PS_MNIST")
   if not folder:
     raise interleaving.Skipped("neither --mnist nor TF1PS_MNIST names MNIST's folder")
@@ -53,7 +53,7 @@ def _row(line, runs, base):
 
 
 def _seconds(line, folder, reader):
-  """The seconds from the first step to the goal, and the steps that it took."""
+  """Returns the seconds from the first step to the goal, and the number of steps."""
   job = jobs.Job(line, systems.Run("mnist", folder, links.LOOPBACK), reader)
   watch = None
   try:
@@ -89,7 +89,7 @@ def _accuracy(images, labels, values):
 
 
 def main(address: str, container: str, variables: str) -> None:
-  """Prints "ACCURACY SECONDS" twice a second, the time being that of the reading."""
+  """Prints "ACCURACY SECONDS" twice a second; SECONDS is the time of the reading."""
   import tensorflow.compat.v1 as tf
 
   tf.disable_v2_behavior()

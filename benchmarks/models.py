@@ -13,11 +13,11 @@
 | narrow | 201 layers of 256x256 with biases, tanh; for a GPU | 64 | the number of variables |
 | resnet50, vgg16 | convolutional networks (networks.py); for a GPU | 64 | bytes |
 
-`E_small`, with 1,000 rows, and `resnet_tiny` are for trying things out. Data are made from a rule
-that can be learnt, drawn once and put in order by a seed; a minibatch is one record of the dataset,
-so that reading costs little, and that every system sees the same ones in the same order. The
-initial values come from the same seed. The step makes a network's images, where its layers are;
-with `_fed` behind the network's name the dataset makes them, on the CPU.
+`E_small`, with 1,000 rows, and `resnet_tiny` are for quick tries. The data follows a rule that a
+model can learn. It is drawn once, and a seed determines its order. A minibatch is one record of the
+dataset, so that reading costs little, and so that every system sees the same minibatches in the
+same order. The initial values come from the same seed. A network's images are made in the step, on
+the device of the layers; if the network's name ends in `_fed`, the dataset makes them on the CPU.
 """
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ import numpy as np
 
 from benchmarks import networks
 
-POOL = 240  # minibatches that are made; a loss is compared after each of them was used once
+POOL = 240  # minibatches that are made; losses are compared after each was used once
 _BAG, _WIDTH = 10, 32
-_EVAL = 4  # minibatches of data that are held out
+_EVAL = 4  # minibatches of held-out data
 _IMAGE, _CLASSES = 784, 10
 _FED = "_fed"  # the end of a network's name whose images are made by the dataset
 
@@ -43,17 +43,17 @@ class Model(NamedTuple):
 
   name: str
   batch: int  # examples in a minibatch
-  learning_rate: float  # of gradient descent
-  layers: Tuple[Tuple[int, int], ...] = ()  # inputs and outputs of each
+  learning_rate: float  # the learning rate of gradient descent
+  layers: Tuple[Tuple[int, int], ...] = ()  # the inputs and outputs of each layer
   biases: bool = True
-  rows: int = 0  # of the embedding, if it has one
-  zipf: bool = False  # whether few ids make most of a batch
+  rows: int = 0  # the rows of the embedding, if the model has an embedding
+  zipf: bool = False  # whether a few ids make up most of a batch
   network: str = ""  # the name of a network of networks.py
   is_fed: bool = False  # whether the dataset makes its images
 
 
 class Data(NamedTuple):
-  """What a model trains on, and the data that are held out."""
+  """The data that a model trains on, and the held-out data."""
 
   features: np.ndarray  # [minibatches, batch, ...]
   labels: np.ndarray  # [minibatches, batch, ...]
@@ -90,11 +90,11 @@ def get(name: str) -> Model:
 
 
 def timed_pool(model: Model) -> int:
-  """How many minibatches are made where only time counts.
+  """Returns the number of minibatches to make if only time counts.
 
-  They are constants of the graph, of which TensorFlow keeps copies, and many systems are in memory
-  at once: images are few there. An embedding needs as many ids as ever, or its rows would all stay
-  in the processor's cache.
+  The minibatches are constants of the graph. TensorFlow keeps copies of these constants, and many
+  systems are in memory at the same time, so there are few images. An embedding needs as many ids as
+  otherwise, because else all of its rows would stay in the processor's cache.
   """
   return POOL if model.rows or model.network else POOL // 10
 
@@ -105,8 +105,8 @@ def data(model: Model, seed: int = 0, minibatches: int = POOL) -> Data:
 
   Args:
     model: the model.
-    seed: what puts the examples in order.
-    minibatches: how many.
+    seed: the seed of the examples' order.
+    minibatches: the number of minibatches.
   """
   if model.name == "mnist":
     return _mnist(model, seed)
@@ -122,7 +122,7 @@ def data(model: Model, seed: int = 0, minibatches: int = POOL) -> Data:
 
 
 def _mnist(model: Model, seed: int) -> Data:
-  """All of MNIST, whatever the number of minibatches."""
+  """Returns all of MNIST, for any number of minibatches."""
   def read(name, begin):
     path = os.path.join(os.environ["TF1PS_MNIST"], name)
     with (open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz")) as file:
@@ -159,13 +159,13 @@ def _examples(model: Model, count: int):
 
 
 def dataset(tf, model: Model, features, labels):
-  """A dataset of minibatches from memory; bytes become floats of 0 to 1 on the way.
+  """Returns a dataset of minibatches from memory, which converts bytes to floats from 0 to 1.
 
   Args:
     tf: TensorFlow, or its compat.v1.
     model: the model.
     features: [minibatches, batch, ...].
-    labels: likewise.
+    labels: [minibatches, batch, ...].
   """
   made = tf.data.Dataset.from_tensor_slices((features, labels))
   if features.dtype == np.uint8:
@@ -177,16 +177,16 @@ def dataset(tf, model: Model, features, labels):
 
 
 def eval_features(made: Data) -> np.ndarray:
-  """What is held out, as the model takes it."""
+  """Returns the held-out features in the form that the model takes."""
   if made.eval_features.dtype == np.uint8:
     return made.eval_features.astype(np.float32) / 255.0
   return made.eval_features
 
 
 def initial_values(model: Model, seed: int = 0) -> List[Tuple[str, Union[np.ndarray, tuple]]]:
-  """The name of each variable and its value; or only its shape, where all is zero.
+  """Returns the name of each variable and its value, or only its shape if all values are zero.
 
-  Those of a network are `networks.Normal` in the place of values.
+  A network's variables have a `networks.Normal` instead of values.
   """
   if model.network:
     return networks.initial_values(networks.get(model.network), seed)
@@ -196,7 +196,7 @@ def initial_values(model: Model, seed: int = 0) -> List[Tuple[str, Union[np.ndar
     made.append(("embedding", (model.rows, _WIDTH)))
   for number, (inputs, outputs) in enumerate(model.layers):
     values = random.normal(size=[inputs, outputs]) / np.sqrt(inputs)
-    if inputs == outputs == model.layers[0][0]:  # of a hundred layers something gets through
+    if inputs == outputs == model.layers[0][0]:  # so that a signal passes through a hundred layers
       values, _ = np.linalg.qr(values)
     made.append(("w%d" % number, values.astype(np.float32)))
     if model.biases:
@@ -248,7 +248,7 @@ def _loss_of_network(tf, network, features, labels, variables):
 
 
 def of_arguments(tf, args):
-  """A peer's model, its data and its variables in the default graph, by its command line."""
+  """Returns a peer's model, data and variables in the default graph, as its command line asks."""
   model = get(args.model)
   return model, data(model, args.seed, args.minibatches), graph_variables(tf, model, args.seed)
 
@@ -259,10 +259,11 @@ def graph_variables(tf, model: Model, seed: int = 0) -> Callable:
   Args:
     tf: TensorFlow's compat.v1.
     model: the model.
-    seed: of the initial values.
+    seed: the seed of the initial values.
 
   Returns:
-    A function of the name; the variable is made when it is first asked for.
+    A function of the name that returns the variable; its first call for a name creates the
+    variable.
   """
   values = dict(initial_values(model, seed))
 

@@ -1,13 +1,14 @@
-"""Convolutional networks as tables of their layers, and the images that they are trained on.
+"""Convolutional networks as tables of layers, and the images that the networks are trained on.
 
 | name | network | image | parameters |
 |---|---|---|---|
 | resnet50 | He et al., "Deep residual learning" (arXiv:1512.03385), table 1 | 224 | 25.6 million |
 | vgg16 | Simonyan and Zisserman (arXiv:1409.1556), configuration D | 224 | 138 million |
-| resnet_tiny | a residual network of four blocks, for trying things out | 32 | 9 thousand |
+| resnet_tiny | a residual network of four blocks, for quick tries | 32 | 9 thousand |
 
-Images are large and constants of a graph travel with it, so a dataset holds the brightness of each
-image alone, and the image is made of it and of noise. The label is the brightness, in classes.
+Images are large, and constants travel with their graph. So a dataset holds only the brightness of
+each image, and the image is made from the brightness and noise. The label is the class of the
+brightness.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from typing import Callable, List, NamedTuple, Sequence, Tuple, Union
 
 
 class Normal(NamedTuple):
-  """Initial values that TensorFlow draws where the variable is."""
+  """Initial values that TensorFlow draws on the variable's device."""
 
   shape: Tuple[int, ...]
   stddev: float
@@ -24,14 +25,14 @@ class Normal(NamedTuple):
 
 
 class Convolution(NamedTuple):
-  """A convolution, with a batch norm or a bias behind it."""
+  """A convolution, followed by a batch norm or a bias."""
 
   name: str
-  size: int  # of the kernel's edge
+  size: int  # the length of the kernel's edge
   inputs: int
   outputs: int
   stride: int = 1
-  is_normed: bool = True  # else it has a bias
+  is_normed: bool = True  # whether a batch norm follows; else a bias follows
 
 
 class Dense(NamedTuple):
@@ -46,7 +47,7 @@ class Network(NamedTuple):
   """A network by its layers; `call` orders them."""
 
   layers: Sequence[Union[Convolution, Dense]]
-  call: Callable  # of TensorFlow, images and `apply(name, values)`; returns logits
+  call: Callable  # called with TensorFlow, images and `apply(name, values)`; returns logits
   image: int  # pixels of an edge
   classes: int
 
@@ -57,9 +58,9 @@ def get(name: str) -> Network:
 
 
 def initial_values(network: Network, seed: int) -> List[Tuple[str, object]]:
-  """Returns (name, `Normal` or, where all is zero, the shape) of each variable.
+  """Returns (name, value) for each variable; the value is a `Normal`, or a shape for all zeros.
 
-  Of a batch norm's scale the variable is the difference from 1.
+  The variable of a batch norm's scale is the scale's difference from 1.
   """
   made: List[Tuple[str, object]] = []
   for number, layer in enumerate(network.layers):
@@ -75,11 +76,11 @@ def initial_values(network: Network, seed: int) -> List[Tuple[str, object]]:
 
 
 def images(tf, brightness, edge: int):
-  """Makes a batch of images, float32 [batch, edge, edge, 3], where this is called.
+  """Makes a batch of images, float32 [batch, edge, edge, 3], on the caller's device.
 
   Args:
     tf: TensorFlow's compat.v1.
-    brightness: float32 [batch], of 0 to 1; the same values give the same images.
+    brightness: float32 [batch], from 0 to 1; the same values give the same images.
     edge: pixels of an edge.
   """
   batch = tf.shape(brightness)[0]

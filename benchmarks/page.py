@@ -1,8 +1,8 @@
 """Makes the tables of the documents from rows: `python -m benchmarks.page [ROWS.jsonl]`.
 
-benchmarks/results.jsonl holds the rows. Rows that a run has written by `--json` replace those of
+benchmarks/results.jsonl has the rows. Rows that a run has written by `--json` replace the rows of
 the same tables there. A comment in a page, such as `<!-- systems: latency_S -->`, names the view of
-a table and the benchmark; the text from there to `<!-- end -->` is made.
+a table and the benchmark; the text from the comment to `<!-- end -->` is generated.
 """
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _BLOCK = re.compile(r"<!-- (\w+):((?: \w+)*) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def merged(old: Sequence[dict], new: Sequence[dict]) -> List[dict]:
-  """Returns the old rows, with each table that is new in the place of the old one."""
+  """Returns the old rows, in which each new table replaces the old table of the same name."""
   replaced = {_table_of(one) for one in new}
   return [one for one in old if _table_of(one) not in replaced] + list(new)
 
 
 def with_tables(text: str, found: Sequence[dict]) -> str:
-  """Returns a page with the tables that these rows make."""
+  """Returns a page's text with the tables of these rows."""
   def block(match):
     view, words = match.group(1), match.group(2).split()
     lines = _VIEWS[view](found, words)
@@ -142,7 +142,7 @@ def _table_of(one):
 
 
 def _tables(found, words):
-  """The tables of a benchmark, all or those with these numbers, in order."""
+  """Returns all tables of a benchmark, or only the tables with these numbers, in order."""
   tables: Dict[int, List[dict]] = {}
   for one in found:
     benchmark, number = _table_of(one)
@@ -154,7 +154,7 @@ def _tables(found, words):
 
 
 def _is_another(one, found):
-  """Whether a system is another algorithm on this model; a table without losses takes others'."""
+  """Whether a system is another algorithm on this model; other tables' losses count if needed."""
   return any(not rows.is_headline(other) for other in found
              if other["model"] == one["model"]
              and other["system"].replace(rows.ANOTHER, "") == one["system"].replace(

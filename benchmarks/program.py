@@ -1,4 +1,4 @@
-"""The models of the benchmarks as a program of tf1ps, whose flags are what is measured.
+"""The models of the benchmarks as a program of tf1ps; the benchmarks measure tf1ps's flags with it.
 
 `tf1ps-local --program=benchmarks/program.py --bench_model=L`, from the checkout, runs it by hand.
 """
@@ -23,11 +23,11 @@ flags.DEFINE_float("bench_sleep", 0.1, "Seconds that it sleeps.")
 flags.DEFINE_enum("bench_look_up", "rows", ["rows", "unique", "bags"],
                   "What travels of an embedding: each row, each distinct row, or sums of bags.")
 FLAGS = flags.FLAGS
-MICRO = "micro_loss"  # the loss in millionths, so that it is told with all of its digits
+MICRO = "micro_loss"  # the loss in millionths, so that it is printed with all of its digits
 
 
 def input_fn(mode, shard):
-  """A minibatch from memory; the next one of this worker's each time."""
+  """Returns a minibatch from memory, which in each step is this worker's next minibatch."""
   model = models.get(FLAGS.bench_model)
   data = models.data(model, FLAGS.bench_seed, FLAGS.bench_minibatches)
   if mode == "train":

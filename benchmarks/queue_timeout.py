@@ -1,12 +1,12 @@
-"""What a queue that loses nothing costs, against TensorFlow's own operations.
+"""Measures the cost of a queue that loses no element, compared with TensorFlow's own operations.
 
     python -m benchmarks.queue_timeout [--runs=1000] [--batches=32,256] [--floats=8]
 
-One ps is a process of its own; this process is a client of its master. Runs are interleaved: one
-enqueue and one dequeue of each kind in turn, so that whatever else the machine does meets all
-alike. Printed for each batch size: the median of each in ms, and its ratio to TensorFlow's. Then
-how long an element takes from the end of `put` in one thread into the hands of a consumer that
-waits in `get` in another.
+One ps runs in a separate process; this process is a client of the ps's master. Runs are
+interleaved: one enqueue and one dequeue of each kind in turn, so that other load on the machine
+affects all kinds equally. For each batch size, the benchmark prints the median of each operation in
+ms, and its ratio to TensorFlow's. Then it prints how long an element takes from the end of `put` in
+one thread to a consumer that waits in `get` in another thread.
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SERVE = ("import sys, tensorflow.compat.v1 as tf\n"
 
 
 def make_calls(session, batch, floats):
-  """The operations to compare, by name: pairs of a put and a get of one batch."""
+  """Returns the operations to compare, by name: pairs of a put and a get of one batch."""
   values = np.ones([batch, floats], np.float32)
   queue = tf1ps.FIFOQueue(4 * batch, [tf.float32], [[floats]], shared_name="queue%d" % batch,
                           device="/job:ps/task:0")
@@ -59,20 +59,20 @@ def make_calls(session, batch, floats):
 
 
 def compare(calls, runs):
-  """The median seconds of each put and get, by name."""
+  """Returns the median seconds of each put and get, by name."""
   times = {name: ([], []) for name in calls}
   for round_number in range(runs + 10):
     for name, pair in calls.items():
       for call, kept in zip(pair, times[name]):
         began = time.perf_counter()
         call()
-        if round_number >= 10:  # the first ones set things up
+        if round_number >= 10:  # the first rounds include one-time work
           kept.append(time.perf_counter() - began)
   return {name: tuple(statistics.median(kept) for kept in pair) for name, pair in times.items()}
 
 
 def arrivals(session, queue, count):
-  """Seconds from the end of a put until a waiting consumer has the element, sorted."""
+  """Returns the seconds, sorted, from the end of a put until a waiting consumer has the element."""
   taken, ready = [], threading.Semaphore(0)
 
   def consume():
@@ -85,7 +85,8 @@ def arrivals(session, queue, count):
   consumer.start()
   seconds = []
   for number in range(count):
-    time.sleep(0.02 + 0.0007 * (number % 11))  # it waits; at another point of its pause each time
+    # The consumer is waiting, each time at another point of its pause.
+    time.sleep(0.02 + 0.0007 * (number % 11))
     queue.put(session, np.float32(number))
     put = time.perf_counter()
     ready.acquire()
@@ -131,7 +132,7 @@ def main(argv):
       1000 * statistics.median(seconds), 1000 * seconds[int(0.95 * len(seconds))],
       1000 * seconds[-1]))
   finally:
-    for session in sessions:  # while there is a ps to close it: without, the exit would hang
+    for session in sessions:  # before the ps ends: without a ps, the exit would hang
       session.close()
     ps.kill()
     ps.wait()

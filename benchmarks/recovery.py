@@ -1,9 +1,10 @@
-"""How long an asynchronous job needs after SIGKILL of a worker, and of a ps; 2 ps, 3 workers.
+"""Measures the recovery of an asynchronous job after SIGKILL of a worker, and of a ps.
 
-A killed process is started again at once: by tf1ps-local, which has imported TensorFlow before, or,
-in a second job, as a program of its own, as a scheduler does it. The start of Python and the import
-of TensorFlow take the processor from the others for a few seconds. The workers note when they make
-each step (recovery_program.py); a step lasts a hundredth of a second.
+The job has 2 ps and 3 workers. A killed process is started again immediately: by tf1ps-local, which
+has imported TensorFlow before, or, in a second job, as a separate program, as a scheduler would
+start it. The start of Python and the import of TensorFlow take processor time from the other tasks
+for a few seconds. The workers note when they make each step (recovery_program.py); a step lasts a
+hundredth of a second.
 """
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from benchmarks import recovery_program, rows, systems
 from tf1ps.launch import find_free_addresses
 
 _LIMIT = 120.0  # seconds
-_AFTER = 50  # steps of each worker after a recovery
+_AFTER = 50  # the steps of each worker that end the wait for a recovery
 _NUM_PS, _NUM_WORKERS = 2, 3
 GAP = "a worker is killed: longest pause of the others"
 WORKER = "a worker is killed: from its server to its first step"
@@ -30,7 +31,7 @@ NEW = "the same, and the ps is started as a program of its own"
 
 
 def run(args) -> List[dict]:
-  """Measures; the rows have "seconds" beside the other keys."""
+  """Measures; the rows also have the key "seconds"."""
   found: Dict[str, List[float]] = {GAP: [], WORKER: [], OTHERS: [], PS: [], NEW: []}
   for is_launched in (True, False):
     with tempfile.TemporaryDirectory(prefix="tf1ps-recovery-") as folder:
@@ -51,7 +52,7 @@ def run(args) -> List[dict]:
 
 
 class _Job:
-  """The processes, and what they have noted."""
+  """The processes, and the notes of the workers."""
 
   def __init__(self, folder, is_launched):
     self._folder, self._is_launched = folder, is_launched
@@ -75,7 +76,7 @@ class _Job:
         "--program=" + os.path.join("benchmarks", "recovery_program.py"), "--steps=100000000",
         "--notes=" + self._folder, "--checkpoint_dir=" + os.path.join(self._folder, "model"),
         "--save_checkpoints=secs:2", "--optimizer=sgd", "--learning_rate=0.001", "--batch_size=10"]
-    # Each restart counts as the first one of a task that has lived long.
+    # With this setting, each restart counts as the first restart of a task that has lived long.
     environment = dict(systems.environment(), TF1PS_TIMING='{"restart_reset": 0}')
     path = os.path.join(self._folder, "%s%d.log" % (job, index))
     with open(path, "a") as log:
@@ -90,7 +91,7 @@ class _Job:
       process.wait()
 
   def lose_worker(self):
-    """Returns the longest pause of the others, and the seconds from the server to a step."""
+    """Returns the longest pause of the others, and the seconds from its server to a step."""
     victim = _NUM_WORKERS - 1
     killed = self._kill("worker", victim)
     self.wait_for_steps(killed)

@@ -18,12 +18,12 @@ from tf1ps.cluster import LifecycleHook, latest_record  # noqa: E402
 flags.DEFINE_string("notes", "", "The folder of the notes.")
 flags.DEFINE_float("step_seconds", 0.01, "How long a step waits, at least.")
 FLAGS = flags.FLAGS
-NOTE = struct.Struct("=cd")  # the kind of an event, and its time as of `time.monotonic`
+NOTE = struct.Struct("=cd")  # the kind of an event, and its time by `time.monotonic`
 UP, RESTORED, STEP = b"u", b"r", b"s"
 
 
 def input_fn(mode, shard):
-  """Numbers, of [batch]; in training after a pause."""
+  """Returns numbers, [batch]; in training, after a pause."""
   values = shard.dataset(tf.data.Dataset.from_tensor_slices(tf.range(1000.0)))
   numbers = tf.data.make_one_shot_iterator(values.batch(shard.batch_size)).get_next()
   if mode == "train":
@@ -37,7 +37,7 @@ def _wait():
 
 
 def model_fn(features, labels, mode):
-  """One variable on each ps, and the notes of a worker whose server is up."""
+  """Builds a variable for each ps, and the hook with the notes of a worker whose server is up."""
   values = [tf.get_variable("v%d" % index, [256], initializer=tf.zeros_initializer())
             for index in range(2)]
   loss = tf.reduce_mean(tf.square(features)) * 1e-9 + sum(

@@ -18,7 +18,7 @@ from benchmarks import (
   systems,
 )
 
-# Those that run as programs of their own: the flags of a whole run, and of a quick one.
+# The benchmarks that run as separate programs: the flags of a whole run, and of a quick run.
 _PROGRAMS = {
   "input_csv": (lambda args: ["--rounds=%d" % args.rounds],
                 ["--rounds=1", "--seconds=0.2", "--records=2000", "--shuffle=100"]),
@@ -33,7 +33,7 @@ def _programs(name: str, args) -> List[dict]:
   handle, path = tempfile.mkstemp(prefix="tf1ps-benchmarks-", suffix=".json")
   os.close(handle)
   try:
-    # What it prints is for people; standard output is for tables.
+    # The program's output is for people; this process's standard output is for tables.
     done = subprocess.run(
       [sys.executable, "-m", "benchmarks." + name, "--json=" + path,
        *(quick if args.quick else full(args))], cwd=systems.ROOT, stdout=sys.stderr,
@@ -65,14 +65,14 @@ _OTHERS: Dict[str, Callable] = {
 
 
 def names(quick: bool = False) -> List[str]:
-  """The names of all benchmarks, or of those that --quick runs where none is named."""
+  """Returns the names of all benchmarks, or the names of the benchmarks that --quick runs."""
   if quick:
     return [*comparisons.QUICK, "queue_timeout", "startup", "scaling"]
   return [*comparisons.COMPARISONS, *_PROGRAMS, *_OTHERS]
 
 
 def lines(chosen: List[str]) -> List[str]:
-  """The names of the systems that these benchmarks compare; of all where there is none."""
+  """Returns the names of the systems that these benchmarks, or else all benchmarks, compare."""
   known = {name: [line for one in all_of for line in one.lines]
            for name, all_of in comparisons.COMPARISONS.items()}
   known["mnist_97"] = mnist_97.LINES
@@ -83,12 +83,12 @@ def run(name: str, args) -> Iterator[List[dict]]:
   """Runs a benchmark; yields the rows of each of its tables.
 
   Args:
-    name: of the benchmark.
-    args: the command line, see __main__.py.
+    name: the name of the benchmark.
+    args: the command line; see __main__.py.
 
   Raises:
-    interleaving.Skipped, links.LinkError: it cannot run here.
-    RuntimeError: it failed.
+    interleaving.Skipped, links.LinkError: the benchmark cannot run here.
+    RuntimeError: the benchmark failed.
   """
   if name in _PROGRAMS:
     yield _programs(name, args)

@@ -1,7 +1,7 @@
 """The rows of a benchmark: one JSON object each, and a Markdown table of them.
 
-Every row has the keys of `KEYS`, and "run" where `of_run` has added it. A key that means nothing
-for a row is null.
+Every row has the keys of `KEYS`, and "run" if `of_run` has added it. The value of a key that does
+not apply to a row is null.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEAD = ("model", "link", "system", "options", "steps/s (min to max)", "to class
 
 
 def summary(values: Sequence[float], digits: int = 4) -> Dict[str, float]:
-  """Median, smallest and largest."""
+  """Returns the median, the smallest and the largest value."""
   return {"median": _rounded(statistics.median(values), digits),
           "min": _rounded(min(values), digits), "max": _rounded(max(values), digits)}
 
@@ -29,14 +29,14 @@ def row(model: str, link: str, system: str, options: str, rates: Sequence[float]
   """One row.
 
   Args:
-    model, link, system, options: what was measured.
-    rates: steps per second of each round.
-    ratio: of the median to that of the classic script.
-    cpu: milliseconds of processor time per step, of "worker" and "ps".
-    peak_mb: the most memory that the processes had, together.
-    bytes_per_step: that went over the link, both ways.
-    eval_loss: after `minibatches`.
-    minibatches: see there.
+    model, link, system, options: the names of what was measured.
+    rates: the steps per second of each round.
+    ratio: the ratio of the median to the classic script's median.
+    cpu: the milliseconds of processor time per step, of "worker" and "ps".
+    peak_mb: the peak memory of the processes together.
+    bytes_per_step: the bytes that went over the link, both ways.
+    eval_loss: the loss after `minibatches` minibatches.
+    minibatches: the number of minibatches.
   """
   return dict(zip(KEYS, (
     model, link, system, options, summary(rates) if rates else None, _rounded(ratio, 4),
@@ -46,23 +46,23 @@ def row(model: str, link: str, system: str, options: str, rates: Sequence[float]
 
 
 def lost(model: str, link: str, system: str, options: str, reason: str) -> dict:
-  """The row of a system of which nothing was measured, with the key "lost"."""
+  """Returns the row of a system that could not be measured, with the key "lost"."""
   return dict(row(model, link, system, options, []), lost=reason)
 
 
 def of_run(rows: Sequence[dict], benchmark: str, table: int, conditions: dict) -> List[dict]:
-  """The rows of one table, with the key "run": what ran, when, where and how long."""
+  """Returns the rows of one table, with the key "run": what ran, when, where and how long."""
   run = dict(benchmark=benchmark, table=table, **conditions)
   return [dict(one, run=run) for one in rows]
 
 
 def is_headline(one: dict) -> bool:
-  """Whether a row may be a headline: it is not one of another algorithm."""
+  """Whether a row may be a headline, because it is not the row of another algorithm."""
   return not one["system"].endswith(ANOTHER)
 
 
 def incomplete(rows: Sequence[dict]) -> List[str]:
-  """What rows of comparisons lack, a sentence each; those of other benchmarks lack it by right."""
+  """Returns a sentence for each incomplete row of a comparison; other rows may lack values."""
   found = []
   for one in rows:
     missing = [key for key in KEYS if key not in one]
@@ -81,7 +81,7 @@ def write(path: str, rows: Sequence[dict]) -> None:
 
 
 def read(path: str) -> List[dict]:
-  """Reads what `write` has written."""
+  """Reads the rows that `write` has written."""
   with open(path) as file:
     return [json.loads(line) for line in file if line.strip()]
 
@@ -111,7 +111,7 @@ def extras(rows: Sequence[dict]) -> List[str]:
 
 
 def short(value: Optional[float]) -> Optional[str]:
-  """A figure with three digits, or more where it is large."""
+  """Returns a figure with three digits, or with more digits if it is large."""
   return None if value is None else "%.3g" % value if abs(value) < 100 else "%.0f" % value
 
 

@@ -1,12 +1,12 @@
-"""What grows with a job: workers, ps, variables, tasks; and what each costs.
+"""Measures the cost of a growing job: workers, ps, variables, tasks.
 
-1. Workers 1, 2, 4, 8 and ps 1, 2, 4: steps/s of all workers, processor time a step, memory; the
-   classic script and tf1ps interleaved, for each size anew. Where all tasks share a machine, the
-   processor time a step says more than the steps/s.
-2. Variables 10 to 1,000: the same, with one worker, and the seconds that building the graph takes.
+1. Workers 1, 2, 4, 8 and ps 1, 2, 4: the steps/s of all workers, the processor time per step, and
+   the memory. The classic script and tf1ps are started again for each size, and interleaved. If all
+   tasks share a machine, the processor time per step says more than the steps/s.
+2. Variables 10 to 1,000: the same values with one worker, and the seconds to build the graph.
 3. Tasks 4 to 64: the seconds of a session's creation and first run.
 
-A row has a key "scale" beside the others: what it is a measurement of. `scaling_model.py` fits a
+A row also has a key "scale", which says what sizes it was measured with. `scaling_model.py` fits a
 model to these rows.
 """
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORKERS, _PS, _VARIABLES, _TASKS = (1, 2, 4, 8), (1, 2, 4), (10, 50, 200, 1000)
 
 
 def run(args) -> Iterator[List[dict]]:
-  """Measures all of it, of the smallest sizes alone with --quick; yields the rows of each size."""
+  """Measures all sizes, or with --quick only the smallest sizes; yields the rows of each size."""
   sizes = [(workers, 1) for workers in _WORKERS] + [(2, ps) for ps in _PS[1:]]
   variables, tasks = _VARIABLES, _TASKS
   if args.quick:
@@ -31,7 +31,7 @@ def run(args) -> Iterator[List[dict]]:
   pace = interleaving.pace_of(args)
   for workers, ps in sizes:
     yield _compare("L" if ps > 1 else "S", pace, workers, ps)
-    if ps == 1 and workers == 2 and not args.quick:  # what more ps are compared with
+    if ps == 1 and workers == 2 and not args.quick:  # more ps are compared with this size
       yield _compare("L", pace, workers, ps)
   for count in variables:
     yield _compare("V%d" % count, pace, 1, 1)
@@ -66,7 +66,7 @@ def _names(model):
 
 
 def _graphs(model, count, args):
-  """The seconds that a graph takes to build."""
+  """Returns the rows with the seconds that a graph takes to build."""
   made = []
   for kind in ("classic", "tf1ps"):
     found = [_measured("graph", model, kind) for _ in range(min(3, args.rounds))]

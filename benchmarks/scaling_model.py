@@ -6,24 +6,26 @@
 Each quantity is a straight line, a + b x, by least squares of the relative errors, so that the
 smallest sizes count as much as the largest:
 
-    p(v)  ms of ps processors a step, over the variables v that a worker updates
+    p(v)  ms of ps processors per step, over the variables v that a worker updates
     g(v)  s to build a worker's graph, over the variables
-    q(w)  ms of ps processors per step of S, over the workers w: what each further worker adds to it
+    q(w)  ms of ps processors per step of S, over the workers w: the cost of each further worker
     m(w)  MB of the ps, over the workers
     s(t)  s until a session has made its first run, over the tasks t that it sees
 
-One worker alone makes r steps per second, and each sends B bytes, half of them each way. For w
-workers on machines of their own and n ps of c cores each and d bits per second, which share the
-load evenly,
+One worker alone makes r steps per second, and each step sends B bytes, half of them each way. Let
+there be w workers, each on its own machine, and n ps with c cores and d bits per second each, which
+share the load evenly. Then
 
     asked for      w r              steps per second
-    processors     n c 1000 / p_n   the most that the ps can apply; p_n = n a + b v: what a step
-                                    costs without any variable, it costs on each ps
-    wire           n d / 8 / (B/2)  the most that can travel
-    w*             the smaller of the two, divided by r: from so many workers on, more bring nothing
+    processors     n c 1000 / p_n   the most steps that the ps can apply; p_n = n a + b v, because
+                                    each ps pays the cost of a step without any variable
+    wire           n d / 8 / (B/2)  the most steps whose bytes can travel
+    w*             the smaller of these two limits, divided by r: with more workers than w*, the
+                                    job is not faster
 
-The model knows no stragglers, no contention for a variable's lock and no shared switch: it says
-what is met first, not what a job will reach. All figures are those of the machine that measured.
+The model ignores stragglers, contention for a variable's lock and shared switches: it says which
+limit a job meets first, not which rate a job will reach. All figures are from the machine that
+measured the rows.
 """
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ class Line(NamedTuple):
   b: float
 
   def at(self, x: float) -> float:
-    """Its value; 0 where it would be below."""
+    """Returns the line's value at x, or 0 if the value would be below 0."""
     return max(0.0, self.a + self.b * x)
 
   def __str__(self):
@@ -52,9 +54,9 @@ class Line(NamedTuple):
 
 
 def fit(points: Sequence[Tuple[float, float]]) -> Line:
-  """The line through some points of positive y, by least squares of the relative errors.
+  """Returns the line through points of positive y, by least squares of the relative errors.
 
-  A level one, through their mean, where there is a single x.
+  If all points have the same x, the line is level and goes through their mean.
   """
   xs, ys = np.array(points, float).T
   if len(set(xs)) < 2:
@@ -64,22 +66,22 @@ def fit(points: Sequence[Tuple[float, float]]) -> Line:
 
 
 class Fitted(NamedTuple):
-  """What was fitted for one system."""
+  """The fitted lines and the measured values of one system."""
 
   ps_ms: Line  # p(v)
   graph_s: Line  # g(v)
   ps_ms_of_workers: Line  # q(w)
   ps_mb: Line  # m(w)
-  rates: Dict[int, float]  # by variables: r
-  bytes: Dict[int, float]  # by variables: B
+  rates: Dict[int, float]  # r by the number of variables
+  bytes: Dict[int, float]  # B by the number of variables
 
 
 def fit_system(rows: Sequence[dict], system: str) -> Fitted:
   """Fits the rows of one system.
 
   Args:
-    rows: those of `scaling`.
-    system: its name in them, "classic" or "tf1ps".
+    rows: the rows of `scaling`.
+    system: the system's name in the rows, "classic" or "tf1ps".
 
   Raises:
     ValueError: rows that the fit needs are missing.
@@ -105,7 +107,7 @@ def fit_system(rows: Sequence[dict], system: str) -> Fitted:
 
 
 def fit_sessions(rows: Sequence[dict]) -> Dict[str, Line]:
-  """s(t), filtered and not; raises ValueError where there are no rows of it."""
+  """Returns s(t), with and without filters; raises ValueError if there are no rows for it."""
   found = [row for row in rows if row["model"] == "session"]
   if not found:
     raise ValueError(_MISSING % "there are no rows of sessions")
@@ -115,15 +117,15 @@ def fit_sessions(rows: Sequence[dict]) -> Dict[str, Line]:
 
 def limits(fitted: Fitted, variables: int, workers: int, ps: int, cores: int,
            gbit: float) -> Dict[str, float]:
-  """What is asked for, and what the ps can do, in steps per second; and from where on it is less.
+  """Returns the steps per second that workers ask for and that the ps can do, and w*.
 
   Args:
-    fitted: see `fit_system`.
-    variables: of the model, one that was measured.
-    workers: how many.
-    ps: how many.
-    cores: of each ps.
-    gbit: of each ps's link, each way.
+    fitted: the result of `fit_system`.
+    variables: the number of variables of the model, which must have been measured.
+    workers: the number of workers.
+    ps: the number of ps.
+    cores: the number of cores of each ps.
+    gbit: the rate of each ps's link, each way.
   """
   rate = fitted.rates[variables]
   fixed, each = fitted.ps_ms
@@ -135,7 +137,7 @@ def limits(fitted: Fitted, variables: int, workers: int, ps: int, cores: int,
 
 def report(rows: Sequence[dict], workers: Sequence[int], ps: Sequence[int], cores: int,
            gbit: float) -> List[str]:
-  """The fit and what follows from it, as lines of Markdown."""
+  """Returns the fit and its consequences, as lines of Markdown."""
   said = []
   sessions = fit_sessions(rows)
   for system in ("classic", "tf1ps"):

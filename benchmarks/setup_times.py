@@ -1,11 +1,11 @@
-"""What happens before the first step, measured in a process of its own: graphs and sessions.
+"""Measures the work before the first step, in a separate process: graphs and sessions.
 
 `python -m benchmarks.setup_times graph MODEL classic|tf1ps` prints the seconds that building a
 worker's graph takes, and its number of operations.
 
-`python -m benchmarks.setup_times sessions TASKS` starts a cluster of so many servers in this
-process, one of them a ps, and prints how long a new session of a worker takes from its making to
-the end of its first run: with device filters that show it the ps and itself, and without.
+`python -m benchmarks.setup_times sessions TASKS` starts a cluster of TASKS servers in this process,
+one of them a ps. It prints how long a new session of a worker takes from its creation to the end of
+its first run: with device filters that show only the ps and the worker, and without filters.
 """
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _REPEATS = 5
 
 
 def graph_seconds(model: str, kind: str) -> dict:
-  """How long building takes, and how many operations there are then."""
+  """Returns the seconds to build a graph, and its number of operations."""
   from benchmarks.peers import bare, classic
 
   command = ["--model=" + model, "--ps_hosts=127.0.0.1:2222", "--worker_hosts=127.0.0.1:2223"]
   args = (classic.make_parser() if kind == "classic" else arguments.parser("")).parse_args(command)
-  models.data(models.get(model))  # the same for both, and no part of it
+  models.data(models.get(model))  # the same for both kinds, so it is not measured
   began = time.perf_counter()
   if kind == "classic":
     classic.build(args, {"ps": ["127.0.0.1:2222"], "worker": ["127.0.0.1:2223"]}, evaluates=False)
@@ -40,7 +40,7 @@ def graph_seconds(model: str, kind: str) -> dict:
 
 
 def session_seconds(tasks: int) -> dict:
-  """How long a first run takes, filtered and not: the smallest of some."""
+  """Returns the seconds of a first run, with and without filters: the smallest of several."""
   addresses = find_free_addresses(tasks)
   cluster = {"ps": addresses[:1], "worker": addresses[1:]}
   servers = [tf.train.Server(cluster, "ps", 0)]
@@ -62,7 +62,7 @@ def session_seconds(tasks: int) -> dict:
 
 
 def main(arguments_given) -> None:
-  """Prints what was asked for, as JSON."""
+  """Prints the requested measurement as JSON."""
   tf.disable_v2_behavior()
   tf.logging.set_verbosity("ERROR")
   what, *rest = arguments_given

@@ -2,10 +2,11 @@
 
     python -m benchmarks.sidecars [--rounds=5] [--seconds=1]
 
-The kinds, in turns: no TLS at all; the sidecars of --tls_dir; a pair of asyncio relays, with uvloop
-where it is installed; a pair of haproxy and of stunnel, where they are installed. The relays and
-the proxies are given a static target, so that they need no CONNECT and no namespace: in a job each
-of them would need one hop more. A round trip sends so many bytes and gets as many back.
+The kinds take turns: no TLS at all; the sidecars of --tls_dir; a pair of asyncio relays, with
+uvloop if it is installed; a pair of haproxy and a pair of stunnel, if they are installed. The
+relays and the proxies have a static target, so that they need no CONNECT and no namespace: in a job
+each of them would need another hop. A round trip sends a number of bytes and gets the same number
+back.
 """
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ verifyChain = yes
 
 
 def _echo(server):
-  """Sends back what each connection sends, in messages of the size that the first 8 bytes say."""
+  """Echoes the data of each connection, in messages whose size is in the first 8 bytes."""
   while True:
     connection, _ = server.accept()
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -83,7 +84,7 @@ def _read(connection, room):
 
 
 def serve(port, folder=""):
-  """Runs the echoing process; with a folder behind links."""
+  """Runs the echoing process; if a folder is given, the process is behind links."""
   if folder:
     links.enter(folder)
   with socket.socket() as server:
@@ -97,7 +98,7 @@ def serve(port, folder=""):
 
 
 def measure(port, folder=""):
-  """Runs the process that calls: for each line "SIZE SECONDS" it prints the median in us."""
+  """Runs the calling process, which prints the median in us for each line "SIZE SECONDS"."""
   if folder:
     links.enter(folder)
     connection = socket.create_connection((_HOST, int(os.environ[LINK_PROXY].split(":")[-1])))
@@ -120,7 +121,7 @@ def measure(port, folder=""):
 
 
 def relay(listen, target, folder, is_client):
-  """Runs a relay of asyncio; the side of the client dials by TLS, the other one listens so."""
+  """Runs an asyncio relay; the client side connects by TLS, and the other side listens by TLS."""
   try:
     import uvloop
 
@@ -215,7 +216,7 @@ class Kind:
                            outward=tls if is_client else "")
 
   def measure(self, size, seconds):
-    """Returns the median of round trips, in us."""
+    """Returns the median time of the round trips, in us."""
     self._caller.stdin.write("%d %g\n" % (size, seconds))
     self._caller.stdin.flush()
     return float(self._caller.stdout.readline())

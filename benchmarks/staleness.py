@@ -1,14 +1,14 @@
-"""What measuring the age of gradients costs: asynchronous training with it and without.
+"""Measures the cost of measuring gradients' ages: asynchronous training with and without it.
 
     python -m benchmarks.staleness [--blocks=40] [--steps=100]
 
 One ps and two workers, processes of this machine, train a model of dense layers 784-100-10 with
-batches of 32 from memory. There are two copies of the model on the ps: the steps of one also count
-the age of their gradient there. Blocks of steps are interleaved, plain and measured in turn, so
-that whatever else the machine does meets both alike; both workers begin each block together.
-Printed: for each copy the median steps/s of both workers, the ratio to the plain one's (the median
-of the ratios of neighbouring blocks), and the loss after the same number of minibatches; then the
-ages.
+batches of 32 from memory. There are two copies of the model on the ps: the steps of one copy also
+count the age of their gradient there. Blocks of steps are interleaved, plain and measured in turn,
+so that other load on the machine affects both copies equally. Both workers begin each block
+together. For each copy the benchmark prints the median steps/s of both workers, the ratio to the
+plain copy's steps/s (the median of the ratios of neighbouring blocks), and the loss after the same
+number of minibatches; then it prints the ages.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WORKERS, BATCH, RECORDS = 2, 32, 3200
 
 
 def build(kind, features, labels, worker):
-  """A copy of the model; returns what its step fetches, the loss of all records, and its table."""
+  """Builds a copy of the model; returns the step's fetches, the loss of all records, the table."""
   setter = tf.train.replica_device_setter(1, worker_device="/job:worker/task:%d" % worker)
   with tf.device(setter), tf.variable_scope(kind, use_resource=True):
     step = tf.get_variable("step", initializer=np.int64(0), trainable=False)
@@ -62,7 +62,7 @@ def build(kind, features, labels, worker):
 
 
 def work(index):
-  """A worker: does the blocks that it is told on its input, and says when it has done each."""
+  """Runs a worker, which does the blocks that its input names, and prints when each is done."""
   random = np.random.RandomState(0)
   features = random.normal(size=[RECORDS, 784]).astype(np.float32)
   labels = np.argmax(features.dot(random.normal(size=[784, 10])), axis=1)
@@ -93,14 +93,14 @@ def work(index):
 
 
 def compare(trainers, blocks, steps):
-  """The steps/s of each block, by kind."""
+  """Returns the steps/s of each block, by kind."""
   rates = {kind: [] for kind in KINDS}
   for block in range(blocks + 1):
-    # In turn, and each first as often as the other.
+    # The kinds take turns, and each kind is first as often as the other.
     for kind in KINDS if block % 2 else reversed(KINDS):
       began = time.perf_counter()
       workers.ask(trainers, "%d %s" % (steps, kind))
-      if block:  # the first ones set things up
+      if block:  # the first block of each kind includes one-time work
         rates[kind].append(WORKERS * steps / (time.perf_counter() - began))
   return rates
 

@@ -1,7 +1,7 @@
-"""How long each way of training takes from its start to its first step, on model S.
+"""Measures how long each way of training takes from its start to its first step, on model S.
 
-Each system is started anew in each round, alone. Beside it: Python with TensorFlow imported, which
-all of them begin with.
+Each system is started again in each round, while no other system runs. The import of TensorFlow,
+with which all systems begin, is measured, too.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _IMPORT = systems.System("import of TensorFlow", "")
 
 
 def run(args) -> List[dict]:
-  """Measures; the rows have "seconds" beside the other keys."""
+  """Measures; the rows also have the key "seconds"."""
   lines = [comparisons.CLASSIC, comparisons.PEERS[2], comparisons.STRATEGY[0],
            comparisons.DEFAULTS]
   if args.legacy_python:

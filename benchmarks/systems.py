@@ -1,7 +1,7 @@
-"""A system is one way of training one model: the processes that it takes, and their command lines.
+"""The systems, each a way of training a model: its processes, and their command lines.
 
-A peer is a script of peers/, which `tf1ps-run` may run as the legacy program that it is. A line of
-tf1ps is `tf1ps-ps` and `tf1ps-worker` with the options that a user would give.
+A peer is a script of peers/, which `tf1ps-run` may run as a legacy program. A line of tf1ps is
+`tf1ps-ps` and `tf1ps-worker` with the options that a user would give.
 """
 from __future__ import annotations
 
@@ -16,38 +16,39 @@ from tf1ps.launch import find_free_ports
 from tf1ps.links import make_certificates
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CONTAINER = "bench"  # of tf1ps's jobs
+CONTAINER = "bench"  # the container of tf1ps's jobs
 _FOREVER = 10 ** 9  # steps, or seconds
-_COORDINATED = ("parameter_server_strategy", "coordinator")  # by a task of the job "chief"
+# The peers in which a task of the job "chief" coordinates the workers.
+_COORDINATED = ("parameter_server_strategy", "coordinator")
 RUN = (os.path.join("bin", "tf1ps_run.py"),)  # a runner: tf1ps-run
-# What a ps of tf1ps understands of a line's options.
+# The options of a line that a ps of tf1ps understands.
 _OF_PS = ("--threads", "--tls_dir")
 
 
 class System(NamedTuple):
   """One way of training."""
 
-  name: str  # as the tables have it
+  name: str  # the name in the tables
   peer: str  # a script of peers/, or "tf1ps"
-  options: Tuple[str, ...] = ()  # of its workers; what tells the lines of a table apart
+  options: Tuple[str, ...] = ()  # the options of its workers, which distinguish a table's lines
   workers: int = 1
   ps: int = 1
-  minibatches_per_step: int = 1  # of all workers, for each global step
+  minibatches_per_step: int = 1  # the minibatches of all workers for each global step
   python: str = sys.executable
-  runner: Tuple[str, ...] = ()  # the command before the script, such as tf1ps-run's
-  env: Tuple[str, ...] = ()  # of all its tasks: "NAME=value"
+  runner: Tuple[str, ...] = ()  # the command before the script, such as tf1ps-run
+  env: Tuple[str, ...] = ()  # the environment of all its tasks: "NAME=value"
   has_gpu: bool = False  # whether its workers see this machine's GPUs
 
   @property
   def finds_its_pace(self) -> bool:
-    """Whether it finds by its first runs how many steps each run makes."""
+    """Whether it chooses by its first runs how many steps each run makes."""
     if self.peer == "tf1ps":
       return not any(option.startswith("--steps_per_execution=") for option in self.options)
     return self.peer == "estimator" and bool(self.runner)
 
   @property
   def variables(self) -> str:
-    """Their kind."""
+    """The kind of the variables, "ref" or "resource"."""
     default = "resource" if self.peer in ("tf1ps", "bare") else "ref"
     return next((option.partition("=")[2] for option in self.options
                  if option.startswith("--variables=")), default)
@@ -59,18 +60,18 @@ class Task(NamedTuple):
   job: str  # "ps" or "worker"
   index: int
   command: List[str]
-  counter: str  # the file in which it counts its steps; "" where nobody asks
+  counter: str  # the file in which it counts its steps; "": it does not count
 
 
 class Run(NamedTuple):
-  """What a system is to do."""
+  """The work of a system."""
 
   model: str
   folder: str  # for counters and logs
   link: object  # a links.Link
-  steps: int = 0  # global ones; 0: without end
+  steps: int = 0  # global steps; 0: without end
   seed: int = 0
-  minibatches: int = 0  # that are made; used in turn; 0: as few as timing needs
+  minibatches: int = 0  # minibatches to make, which are used in turn; 0: as few as timing needs
 
 
 def environment(python: str = sys.executable) -> Dict[str, str]:
@@ -85,7 +86,7 @@ def environment(python: str = sys.executable) -> Dict[str, str]:
 
 
 def has_tensorflow(python: str) -> Optional[str]:
-  """The version of TensorFlow that a Python has, or None."""
+  """Returns the version of TensorFlow that a Python has, or None."""
   code = "import tensorflow.compat.v1 as tf; print(tf.__version__)"
   try:
     done = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -96,7 +97,7 @@ def has_tensorflow(python: str) -> Optional[str]:
 
 
 def tasks_of(system: System, run: Run) -> Tuple[List[Task], Dict[str, List[str]]]:
-  """The processes of a system, ps first, and the addresses of its jobs."""
+  """Returns the processes of a system, ps first, and the addresses of its jobs."""
   run = run._replace(minibatches=run.minibatches or models.timed_pool(models.get(run.model)))
   count = system.ps + system.workers + 1
   free = ["%d" % port for port in find_free_ports(count)]
@@ -114,10 +115,10 @@ def tasks_of(system: System, run: Run) -> Tuple[List[Task], Dict[str, List[str]]
 
 
 def _env(system: System, job: str) -> List[str]:
-  """The begin of a task's command that sets its environment."""
+  """Returns the beginning of a task's command, which sets the task's environment."""
   made = list(system.env)
   if system.has_gpu and job != "ps":
-    # Many systems are on the GPU at once: no process may take all of its memory.
+    # Many systems use the GPU at the same time, so no process may take all of its memory.
     made += ["CUDA_VISIBLE_DEVICES=" + ",".join(visible_gpus()), "TF_FORCE_GPU_ALLOW_GROWTH=true"]
   return ["env", *made] if made else []
 
@@ -127,7 +128,7 @@ def _hosts(addresses, jobs):
 
 
 def _counts(system, job, index):
-  """Whether a task counts: each worker its own steps, but one where it knows those of all."""
+  """Whether a task counts steps: each worker its own steps, or one task the steps of all."""
   if system.peer in _COORDINATED:
     return job == "chief"
   return job == "worker" and (index == 0 or system.peer != "sync_replicas")
@@ -139,7 +140,7 @@ def _peer(system, run, job, index, addresses):
     counter = os.path.join(run.folder, "%s%d.steps" % (job, index))
   steps = run.steps
   if steps and system.peer in ("classic", "bare") and system.workers > 1:
-    steps = run.steps // system.workers  # each counts its own
+    steps = run.steps // system.workers  # each worker counts its own steps
   jobs = ("ps", "worker")
   if system.peer in _COORDINATED:
     jobs += ("chief",)
@@ -162,7 +163,7 @@ def _tf1ps(system, run, job, index, addresses):
     given = [option for option in _filled(system.options, run)
              if option.partition("=")[0] in _OF_PS]
   else:
-    # The program has the model's own learning rate; a later option stands before an earlier one.
+    # The program has the model's own learning rate; a later option overrides an earlier option.
     given = program + [
       "--steps=%d" % (run.steps or _FOREVER), "--optimizer=sgd",
       "--learning_rate=%r" % models.get(run.model).learning_rate, "--bench_model=" + run.model,
@@ -174,7 +175,7 @@ def _tf1ps(system, run, job, index, addresses):
 
 
 def _filled(options, run):
-  """The options, with a folder of this run's where one says {folder} or {tls}."""
+  """Returns the options, in which folders of this run replace {folder} and {tls}."""
   return [option.replace("{folder}", run.folder).replace("{tls}", tls_folder(run))
           for option in options]
 
@@ -185,12 +186,12 @@ def has_links(system: System) -> bool:
 
 
 def tls_folder(run: Run) -> str:
-  """The folder of a certificate for all hosts of a run."""
+  """Returns the folder of a certificate for all hosts of a run."""
   return os.path.join(run.folder, "certs", run.link.hosts["ps"])
 
 
 def make_certificate(run: Run) -> None:
-  """Makes that certificate, if it is not there."""
+  """Makes the certificate in `tls_folder`, if it does not exist."""
   if not os.path.exists(tls_folder(run)):
     make_certificates(os.path.join(run.folder, "certs"),
                       [[run.link.hosts["ps"], run.link.hosts["worker"]]], 1)

@@ -7,14 +7,14 @@ import sys
 
 
 def start(path, arguments):
-  """Starts a benchmark's file once more, as one of its processes."""
+  """Starts a benchmark's file again, as one of the benchmark's processes."""
   return subprocess.Popen(
     [sys.executable, os.path.abspath(path), *arguments], stdin=subprocess.PIPE,
     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
 
 
 def ask(processes, line):
-  """Has each of these do what a line says, all at the same time; returns what each answers."""
+  """Sends a line to all processes, which act on it at the same time; returns their answers."""
   for process in processes:
     process.stdin.write(line + "\n")
     process.stdin.flush()
@@ -22,7 +22,7 @@ def ask(processes, line):
 
 
 def hear(processes):
-  """Waits for a line of each of these; returns them."""
+  """Waits for a line of each process; returns the lines."""
   answers = []
   for process in processes:
     answers.append(process.stdout.readline().strip())
@@ -32,7 +32,7 @@ def hear(processes):
 
 
 def end(processes):
-  """Ends processes, the last one first: the first is the ps, without which others would hang."""
+  """Ends processes, the last first; the first is the ps, without which the others would hang."""
   for process in reversed(processes):
     process.kill()
     process.wait()

@@ -1,1 +1,1 @@
-"""The peers: one hand-written script a way of training, as its own documentation shows it."""
+"""The peers: a hand-written script for each way of training, as its own documentation shows it."""

@@ -1,4 +1,4 @@
-"""The command line that the peers have in common, so that one runner can start them all."""
+"""The command line that all peers share, so that one runner can start all of them."""
 from __future__ import annotations
 
 import argparse
@@ -9,7 +9,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 
 def parser(description):
-  """The parser, to which a peer adds what it has alone."""
+  """Returns the common parser, to which a peer adds its own options."""
   made = argparse.ArgumentParser(description=description)
   made.add_argument("--ps_hosts", default="", help="host:port,host:port")
   made.add_argument("--worker_hosts", default="", help="host:port,host:port")

@@ -1,6 +1,6 @@
 """The graph that tf1ps builds for a worker, in a plain session: what its training loop is held to.
 
-The same graph, options and cluster as `tf1ps-worker`, and no hook, no heartbeat, no checkpoint.
+It has the same graph, options and cluster as `tf1ps-worker`, but no hook, heartbeat or checkpoint.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tf1ps.training import Options, build_step, shard_of
 
 def build(args):
   """Builds the graph as `tf1ps-worker` does without options; returns the replica."""
-  loaded = load_program("benchmarks.program")  # which defines its flags
+  loaded = load_program("benchmarks.program")  # the program defines its flags
   flags.FLAGS(sys.argv[:1] + ["--bench_model=" + args.model, "--bench_seed=%d" % args.seed,
                               "--bench_minibatches=%d" % args.minibatches])
   model = models.get(args.model)
@@ -55,7 +55,7 @@ def main():
       session.run([replica.train_op, replica.loss])
       counter.add()
     print("loss %.9g" % session.run(eval_loss), flush=True)
-    os._exit(0)  # nobody tells a stock ps that the job has ended
+    os._exit(0)  # a stock ps does not learn that the job has ended
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """The classic between-graph script of TensorFlow's own guide to distributed training.
 
-One process for each ps and each worker. A ps joins. A worker places the variables by
-`tf.train.replica_device_setter` on the ps, and runs its train_op in a loop; the session is a plain
-one, with `--session=monitored` a `tf.train.MonitoredTrainingSession` with its default hooks, or
-with `--session=supervisor` that of a `tf.train.Supervisor`.
+Each ps and each worker is a process. A ps joins. A worker places the variables on the ps by
+`tf.train.replica_device_setter`, and runs its train_op in a loop. The session is a plain session;
+with `--session=monitored`, a `tf.train.MonitoredTrainingSession` with its default hooks; or with
+`--session=supervisor`, the session of a `tf.train.Supervisor`.
 
-With `--unroll=8` the script writes eight steps into one run by hand: each draws a batch of its own
-after the one before, and reads the variables after the update before. It shows what a loop of fewer
-runs can gain here at all; at the end of its data such a run would be lost.
+With `--unroll=8` the script unrolls eight steps into one run by hand: each step draws its own batch
+after the batch of the step before, and reads the variables after the update of the step before.
+This shows the most that a loop with fewer runs can gain here; at the end of its data such a run
+would be lost.
 """
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def make_parser():
 
 
 def build(args, cluster, evaluates=True):
-  """Builds the graph; returns its train_op and, where asked for, the loss of what is held out."""
+  """Builds the graph; returns its train_op and, if `evaluates`, the loss on the held-out data."""
   model, data, variables = models.of_arguments(tf, args)
   worker = "/job:worker/task:%d" % args.task_index
   batches = models.dataset(tf, model, data.features, data.labels)
@@ -61,7 +62,7 @@ def build(args, cluster, evaluates=True):
 
 
 def next_step(model, features, labels, variables, optimizer, global_step, before):
-  """One more step, on values that are read after the update before; returns its train_op."""
+  """Builds another step, which reads values after the update `before`; returns its train_op."""
   read = {}  # variable and value, by name
 
   def value(name):
@@ -124,9 +125,9 @@ def main():
       session.run(train_op)
       counter.add(args.unroll)
     while session.run(global_step) < args.steps * len(cluster["worker"]):
-      time.sleep(0.01)  # another worker has not made its part
+      time.sleep(0.01)  # another worker has not made all of its steps
     print("loss %.9g" % session.run(eval_loss), flush=True)
-    os._exit(0)  # nobody tells a stock ps that the job has ended
+    os._exit(0)  # a stock ps does not learn that the job has ended
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """tf1ps' ClusterCoordinator, as its document shows it: the chief schedules each step.
 
-The program is that of parameter_server_strategy.py: a dataset for each worker, a function that
-draws a batch and updates the variables by gradient descent, and a join every few steps.
+The program is the same as in parameter_server_strategy.py: a dataset for each worker, a function
+that draws a batch and updates the variables by gradient descent, and a join every few steps.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tf1ps  # noqa: E402
 from benchmarks import counters, models  # noqa: E402
 
 _JOIN_EVERY = 48  # steps
-_FOREVER = 1e9  # seconds: a system stands while the others have their turns
+_FOREVER = 1e9  # seconds: a system is stopped while the others have their turns
 
 
 def main():

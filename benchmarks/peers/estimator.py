@@ -1,6 +1,6 @@
 """A `tf.estimator` as people write it: `train_and_evaluate` makes each task what TF_CONFIG says.
 
-TensorFlow has had none since 2.16, so on TensorFlow 2 only `tf1ps-run` runs this script.
+TensorFlow has had no estimators since 2.16, so on TensorFlow 2 only `tf1ps-run` runs this script.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FOREVER = 10 ** 9  # steps
 
 
 class SayLoss(tf.train.SessionRunHook):
-  """Prints the loss of what is held out; it acts in no run, as a run may have several steps."""
+  """Prints the loss on the held-out data at the end, because a run may have several steps."""
 
   def __init__(self, eval_loss):
     self._eval_loss = eval_loss
@@ -68,7 +68,7 @@ def main():
     tf.estimator.train_and_evaluate(
       estimator, tf.estimator.TrainSpec(input_fn, max_steps=args.steps * count or _FOREVER),
       tf.estimator.EvalSpec(input_fn, steps=1))
-  os._exit(0)  # nobody tells a stock ps that the job has ended
+  os._exit(0)  # a stock ps does not learn that the job has ended
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """TensorFlow 2's own: ParameterServerStrategy and ClusterCoordinator, as their tutorial shows them.
 
-Each worker and ps runs a `tf.distribute.Server`; the coordinator, task of the job "chief", makes
-the variables under the strategy, a dataset for each worker, and schedules a `tf.function` again and
-again, joining every few steps. `--unroll=8` puts eight steps, each on a batch of its own, into one
-function. The update is the operation that stock gradient descent runs on the ps.
+Each worker and each ps runs a `tf.distribute.Server`. The coordinator, which is the task of the job
+"chief", creates the variables under the strategy and a dataset for each worker. It schedules a
+`tf.function` repeatedly, and joins every few steps. `--unroll=8` puts eight steps, each on its own
+batch, into one function. The update is the operation that TensorFlow's gradient descent runs on the
+ps.
 """
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def make_variables(model, seed):
 
 
 def update(variable, gradient, rate):
-  """Gradient descent, where the variable is."""
+  """Applies gradient descent on the variable's device."""
   if isinstance(gradient, tf.IndexedSlices):
     tf.raw_ops.ResourceScatterSub(resource=variable.handle, indices=gradient.indices,
                                   updates=rate * gradient.values)
@@ -37,7 +38,7 @@ def update(variable, gradient, rate):
 
 
 def make_step(model, variables, rate, unroll):
-  """A function of an iterator that makes as many steps."""
+  """Returns a function of an iterator that makes `unroll` steps."""
   names = list(variables)
 
   @tf.function
@@ -78,7 +79,7 @@ def main():
   step = make_step(model, variables, args.learning_rate or model.learning_rate, args.unroll)
   counter = counters.Counter(args.counter)
   while not args.steps or counter.steps < args.steps:
-    # The first one alone: it traces the function.
+    # The first call is alone, because it traces the function.
     calls = _JOIN_EVERY // args.unroll if counter.steps else 1
     if args.steps:
       calls = min(calls, -(-(args.steps - counter.steps) // args.unroll))

@@ -1,10 +1,10 @@
 """TensorFlow's own synchronous training, as the guide of `tf.train.SyncReplicasOptimizer` shows it.
 
-The optimizer wraps another one, and makes a hook of itself for the
+The optimizer wraps another optimizer, and returns a hook for the
 `tf.train.MonitoredTrainingSession`. By default there are free tokens, with which a worker may begin
-its next step before the update; `--tokens=0` has it wait. `--aggregate` below the number of workers
-leaves the slowest out; `--straggler` names one that sleeps in each step. The chief counts global
-steps.
+its next step before the update; with `--tokens=0` a worker waits for the update. If `--aggregate`
+is below the number of workers, the slowest workers are left out. `--straggler` names a worker that
+sleeps in each step. The chief counts global steps.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse():
 
 
 def inputs(args, model, data, count):
-  """This worker's part of the data, the straggler's slowly."""
+  """Returns this worker's part of the data; the straggler gets its part slowly."""
   batches = models.dataset(tf, model, data.features, data.labels).shard(count, args.task_index)
   features, labels = tf.data.make_one_shot_iterator(batches.repeat().prefetch(2)).get_next()
   if args.task_index == args.straggler:
@@ -68,11 +68,11 @@ def main():
       hooks=[optimizer.make_session_run_hook(is_chief, num_tokens=args.tokens)]) as session:
     while not args.steps or counter.steps < args.steps:
       _, step = session.run([train_op, global_step])
-      # What is fetched with a step may be older than its end.
+      # A global step that is fetched with a training step may be from before the step's end.
       counter.set(int(session.run(global_step) if args.steps else step))
     print("loss %.9g" % session.run_step_fn(
       lambda step_context: step_context.session.run(eval_loss)), flush=True)
-    os._exit(0)  # its queue runners hold the session, and the others wait for tokens
+    os._exit(0)  # queue runners hold the session open, and the other workers wait for tokens
 
 
 if __name__ == "__main__":
