@@ -4,9 +4,9 @@ A container is a name under which a server keeps variables, queues and tables. A
 the job's container. The state that controls jobs (the run, heartbeats, reports, locks) is in the
 container `CONTROL`, which nothing here clears.
 
-  container         builds the operations of its scope in a container
-  check_name        the rule for names
-  reset.reset       clears containers of a whole cluster (in reset.py)
+  container_scope       builds the operations of its scope in a container
+  check_container_name  the rule for names
+  reset_containers      clears containers of a whole cluster (in reset.py)
 
 If servers cannot be cleared container by container, `tf.variable_scope` can also keep two models on
 them apart. The variables then have other names, also in checkpoints, and one reset clears both
