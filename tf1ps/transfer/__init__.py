@@ -1,7 +1,8 @@
 """Reduces what travels between workers and ps, and measures it.
 
-It packs small variables and gradients into one message, narrows float32 values to a wire type,
-prefetches, and sends embeddings as rows or sums of bags. A run can hold several steps or batches.
+The package packs small variables and gradients into one message, narrows float32 values to a wire
+type, prefetches, and sends embeddings as rows or sums of bags. A run can make several steps, or
+compute one gradient from several batches.
 `report_traffic` and `sent_messages` count the bytes and messages of a step.
 """
 

@@ -1,19 +1,18 @@
 """Computes one gradient from several batches: a larger batch, for one fetch and one push of values.
 
-The part of the graph that computes the gradients of a batch is there k times. In a run, in this
-order:
+The graph has k copies of the part that computes the gradients of a batch. In a run, in this order:
 
 1. The values of the variables arrive on the worker once. (Rows that are gathered for a batch, as of
    an embedding, are fetched for each batch.)
-2. Each batch is drawn when the gradients of the batch before have been added up. The sums are in
-   variables on the worker that no checkpoint has. Dense gradients are weighted by the sizes of the
-   batches. Of sparse gradients all rows are kept, with the same weights.
-3. The sums divided by the sum of the sizes are the gradients that are clipped, pushed and applied.
-   If the loss is a mean, that is the gradient of one batch k times as large. The loss is the mean
-   too.
+2. Each batch is drawn after the gradients of the previous batch have been added to the sums. The
+   sums are variables on the worker, which no checkpoint contains. Dense gradients are weighted by
+   the sizes of the batches. For sparse gradients, all rows are kept, with the same weights.
+3. The sums are divided by the sum of the batch sizes. The results are the gradients that are
+   clipped, pushed and applied. If the loss is a mean, they are the gradients of one batch that is
+   k times as large. The loss of the step is the mean over the batches too.
 
-If the data end in between, the sums are still there, and the train op of `AccumulatedRemainder`
-pushes them. Operations in UPDATE_OPS see only the first batch.
+If the data end between two batches, the sums still exist, and the train op of
+`AccumulatedRemainder` pushes them. Operations in UPDATE_OPS see only the first batch.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from tf1ps.transfer.unrolling import StepChain
 class AccumulatedRemainder(NamedTuple):
   """A step that pushes the sums of the batches before the end of the data."""
 
-  pending: tf.Tensor  # int64: the number of these batches. If it is 0, do not run the others
+  pending: tf.Tensor  # int64: the number of these batches. If it is 0, run no other field
   train_op: tf.Operation
   loss: tf.Tensor  # the mean over the examples of the batches
   batch_size: tf.Tensor  # int64: the sum of their sizes
@@ -56,12 +55,12 @@ class Accumulated:
       gradient.
     loss: the mean loss, [].
     batch_size: the sum of the batches' sizes, an int64 scalar.
-    of_batches: for each tensor of the argument `of_batches` the tensors of all batches.
+    of_batches: for each tensor of the argument `of_batches`, a list of its copies for all batches.
   """
 
   def __init__(self, grads_and_vars: list, loss: tf.Tensor, batch_size: tf.Tensor, batches: int,
                of_batches: Any = ()):
-    """Builds the copies in the graph of the gradients, which are those of the first batch.
+    """Builds the copies in the graph of the gradients, which become the first batch's gradients.
 
     Args:
       grads_and_vars: the pairs that `compute_gradients` returns.
@@ -69,10 +68,10 @@ class Accumulated:
       batch_size: the examples of the batch, an int scalar tensor such as `tf.shape(x)[0]`, or a
         number.
       batches: the number of batches per gradient, 1 or more.
-      of_batches: a list of further tensors of the batch, whose copies are wanted.
+      of_batches: a list of further tensors of the batch, which are copied for each batch.
 
     Raises:
-      ValueError: if `batches` is below 1, or several and the batch is fed.
+      ValueError: if `batches` is below 1, or if it is above 1 and the batch is fed.
     """
     if isinstance(batches, bool) or int(batches) != batches or batches < 1:
       raise ValueError("batches must be a number, 1 or more, got %r" % (batches,))
@@ -102,7 +101,7 @@ class Accumulated:
       read = ops_of([means, size, loss_mean])
       with tf.control_dependencies(read):
         cleared = self._put(0)
-      with tf.control_dependencies([cleared]):  # each of the results waits for it
+      with tf.control_dependencies([cleared]):  # each of the results waits for the clearing
         self.loss = tf.identity(loss_mean)
         self.batch_size = tf.identity(size)
         means = [_same(mean) for mean in means]
@@ -111,7 +110,7 @@ class Accumulated:
   def remainder(self, train_op: tf.Operation, fetches: Any = None) -> AccumulatedRemainder:
     """Builds the step that pushes the sums of fewer batches. Call it when the step is finished.
 
-    `train_op` is the update that was built of `grads_and_vars`. Raises ValueError if an operation
+    `train_op` is the update that was built from `grads_and_vars`. Raises ValueError if an operation
     after the sums needs a tensor of the first batch.
     """
     wanted = dict(op=train_op, loss=self.loss, size=self.batch_size, fetches=fetches)
@@ -123,7 +122,7 @@ class Accumulated:
         pending = tf.raw_ops.LookupTableFindV2(
           table_handle=self._count, keys=self._key, default_value=self._key)
       copy = Subgraph(wanted, without=before).copy(
-        "remainder", self._batches,  # a number of its own: it draws other random numbers
+        "remainder", self._batches,  # so it draws other random numbers
         replace=SubgraphCopy({op.name: nothing.op for op in before}, {}))
     copied = copy.of(wanted)
     return AccumulatedRemainder(
@@ -142,7 +141,7 @@ class Accumulated:
       step = batch if number == 0 else subgraph.copy("batch_%d" % number, number, waits={
         op.name: [self._end] for op in drawing}).of(batch)
       steps.append(step)
-      with tf.control_dependencies([step["loss"]]):  # a constant size counts when its batch does
+      with tf.control_dependencies([step["loss"]]):  # a constant size waits for its batch too
         size = tf.identity(tf.cast(step["size"], tf.int64))
       values = zip(sums, step["gradients"] + [step["loss"]])
       with tf.control_dependencies([self._end] if number else []):
@@ -163,9 +162,9 @@ def _ops_before(ops: List[tf.Operation], begins: List[tf.Operation],
                 end: tf.Operation) -> List[tf.Operation]:
   """Returns the operations that need `begins` and come before `end`, in the order of `ops`.
 
-  An operation that only waits for them, and is needed after the end, is not among them: a constant
-  that was created in `tf.control_dependencies`. Raises ValueError if an operation after the end
-  needs a value that was computed from `begins`.
+  The result leaves out an operation that only waits for `begins` and is needed after the end, such
+  as a constant created in `tf.control_dependencies`. Raises ValueError if an operation after the
+  end needs a value that was computed from `begins`.
   """
   after = descendants([end], consumers_of(ops, predecessors_in_order))
   before = descendants(begins, consumers_of(ops, predecessors_in_order)) - after

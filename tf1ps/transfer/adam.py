@@ -1,15 +1,17 @@
-"""Adam whose update of a large table costs a sparse gradient no more than a dense gradient.
+"""Adam that updates a large table with a sparse gradient as fast as with a dense gradient.
 
-`tf.train.AdamOptimizer` decays the moments of all rows, and moves all rows, whatever rows a sparse
-gradient has. It does so by about ten operations on whole tables. TensorFlow's fused `ApplyAdam`
-makes the same update of a dense gradient in one pass. So this optimizer makes a sparse gradient
-dense on the ps, where rows of the same index are summed. Per table that takes another table of
-memory during the update; TensorFlow's operations take two.
+For a sparse gradient, `tf.train.AdamOptimizer` decays the moments of all rows and moves all rows,
+even rows without a gradient. It needs about ten operations on whole tables. For a dense gradient,
+TensorFlow's fused `ApplyAdam` makes the same update in one pass. So this optimizer converts a
+sparse gradient to a dense gradient on the ps, and sums rows of the same index there. During the
+update this takes additional memory of the size of the table; TensorFlow's operations take twice
+that.
 
 AdamW is Adam with decoupled weight decay: "Decoupled Weight Decay Regularization" (Loshchilov and
 Hutter, 2019), algorithm 2 with alpha = 1 and the learning rate, with its schedule, as eta. It
-subtracts learning_rate * weight_decay * value from each value, beside Adam's update of the gradient
-of the loss without a penalty. A table with a sparse gradient decays in all rows, as Adam moves all.
+subtracts learning_rate * weight_decay * value from each value. It also makes Adam's update, with
+the gradient of the loss without a penalty. In a table with a sparse gradient all rows decay, just
+as Adam moves all rows.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ class AdamWOptimizer(AdamOptimizer):
 
     Args:
       learning_rate: a number, a scalar float tensor, or a callable that returns it.
-      weight_decay: the part of a value that goes in an update, divided by the learning rate; a
-        number from 0 on.
+      weight_decay: a number from 0 on; an update subtracts this part of a value, times the learning
+        rate.
       name: the name of the optimizer, and of its slots.
       arguments: beta1, beta2, epsilon and use_locking of `tf.train.AdamOptimizer`.
 
@@ -57,7 +59,7 @@ class AdamWOptimizer(AdamOptimizer):
       return super()._resource_apply_dense(grad, handle)
 
   def _decay(self, variable, gradient) -> tf.Operation:
-    with tf.control_dependencies([gradient]):  # which the value from before the decay has
+    with tf.control_dependencies([gradient]):  # it is computed from the value before the decay
       rate = tf.cast(self._call_if_callable(self._lr), variable.dtype.base_dtype)
       return tf.assign_sub(variable, rate * self._weight_decay * variable.read_value(),
                            use_locking=self._use_locking).op

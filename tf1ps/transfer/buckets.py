@@ -5,11 +5,11 @@ gradient of a single variable, dense or sparse. In this order:
 
 1. `make_buckets` divides the gradients (flat_buffers.py has the rules).
 2. `Bucket.send` concatenates its gradients on the worker, narrows them (wire.py), sends them, and
-   widens them on the ps. Where the gradients are on a GPU, so is the buffer, and crosses once.
-3. `Bucket.unpack` splits the buffer there, beside the variables.
+   widens them on the ps. If the gradients are on a GPU, the buffer is too, and leaves the GPU once.
+3. `Bucket.unpack` splits the buffer on the ps, beside the variables.
 
-`pack_gradients` does all of it for a loop that updates at once. Synchronous updates keep the
-arrived tensor of each bucket on the ps, and unpack it later.
+`pack_gradients` does all three steps for a loop that updates immediately. Synchronous updates keep
+the arrived tensor of each bucket on the ps, and unpack it later.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Bucket:
 
   Attributes:
     variables: the variables of the gradients.
-    op: the operation of the first variable. State of the bucket belongs beside it.
+    op: the operation of the first variable. Place state of the bucket beside this operation.
     device: the device of that operation.
     dtype: the type of the gradients.
-    shape: the shape of the arrived tensor; of a sparse gradient the shape of the variable.
-    name: the name of the bucket. Buckets of other variables have other names.
+    shape: the shape of the arrived tensor; for a sparse gradient, the shape of the variable.
+    name: the name of the bucket. Buckets of different variables have different names.
   """
 
   def __init__(self, grads_and_vars: GradsAndVars, is_flat: bool, wire_dtype: str):
@@ -70,7 +70,7 @@ class Bucket:
   def send(self) -> Gradient:
     """Sends the gradients to the ps, once per call; returns the arrived tensor, on the ps.
 
-    It may be called in a branch of `tf.cond`. It creates no constant on the ps, because in a branch
+    You may call it in a branch of `tf.cond`. It creates no constant on the ps, because in a branch
     a constant waits for the condition on the worker, and so costs a message.
     """
     gradient = self._gradients[0]
@@ -85,7 +85,7 @@ class Bucket:
     return self._send(gradient)
 
   def unpack(self, arrived: Gradient) -> GradsAndVars:
-    """Splits the arrived tensor, or a tensor like it such as a mean of several, by variable."""
+    """Splits the arrived tensor by variable, or a tensor like it such as the mean of several."""
     if len(self.variables) == 1:
       return [(arrived, self.variables[0])]
     with on_place(place_of_device(self.device)):
@@ -114,10 +114,10 @@ def make_buckets(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_BY
 
   Args:
     grads_and_vars: pairs of a gradient and its variable; pairs without a gradient are skipped.
-    pack_bytes: gradients of variables of this number of bytes or more travel alone; 0: all do.
+    pack_bytes: gradients of variables of this size or more travel alone; 0: all travel alone.
     wire_dtype: the type that float32 gradients are sent as, one of `WIRE_DTYPES`.
-    from_anywhere: whether the buckets do not depend on the tasks of the gradients, also where a
-      gradient is on its variable's task. Replicas that wait for each other need the same buckets.
+    from_anywhere: True: the buckets do not depend on the tasks of the gradients, even if a gradient
+      is on its variable's task. Replicas that wait for each other need the same buckets.
 
   Raises:
     ValueError: if an argument is out of its range.
@@ -160,7 +160,7 @@ def pack_gradients(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_
 
 
 def _may_be_packed(gradient, variable, from_anywhere) -> bool:
-  """Whether a gradient is dense, of a known shape, and travels to its variable, if that matters."""
+  """Whether a gradient is dense, has a known shape, and travels, unless it may be from anywhere."""
   if isinstance(gradient, tf.IndexedSlices) or not variable.shape.is_fully_defined():
     return False
   target = task_of_device(variable.device)

@@ -1,27 +1,27 @@
 """Looks up rows of a table on the ps with little traffic.
 
-The table is a variable [rows, width] on one ps, or a partitioned variable with its rows on several:
+The table is a variable [rows, width] on one ps, or a partitioned variable with rows on several ps:
 `tf.get_variable` with a partitioner along axis 0 (placement/partitioning.py).
 
-`embedding_lookup` is TensorFlow's: each ps gathers its rows, and [ids, width] travels; the
-gradients travel back likewise. With unique=True a row travels once for all equal ids: the worker
-finds the different ids, and sums the gradients of equal ids. If rows travel as a narrower type,
-the lookup is that of bags of a single id each.
+`embedding_lookup` works like TensorFlow's function: each ps gathers its rows, and [ids, width]
+travels. The gradients travel back in the same form. With unique=True a row travels once for all
+equal ids: the worker finds the different ids, and sums the gradients of equal ids. If rows travel
+as a narrower type, the function looks up bags that have a single id each.
 
-`embedding_lookup_sparse` looks up bags like TensorFlow's: each example has some ids, and gets the
-sum or mean of their rows. For each batch, in this order:
+`embedding_lookup_sparse` looks up bags, like TensorFlow's function: each example has some ids, and
+gets the sum or mean of their rows. For each batch, in this order:
 
 1. The worker sends to each ps which of its rows belong to which bag.
-2. Each ps sums its part of each bag (`sum_rows`): [batch, width] travels, whatever the number of
-   ids.
+2. Each ps sums its part of each bag (`_sum_rows`). [batch, width] travels, for any number of ids.
 3. The worker adds the sums of all ps, and divides by the number of ids or by the weights.
-4. The gradient, [batch, width], travels to each ps, which expands it there to the rows of the ids,
-   as `tf.IndexedSlices` of the variable.
+4. The gradient, [batch, width], travels to each ps. The ps expands it to the rows of the ids, as
+   `tf.IndexedSlices` of the variable.
 
-TensorFlow's own embedding_lookup_sparse sends the different rows of all ids to the worker. It
-builds gradients where `compute_gradients` is called, on the worker: expanded rows, [ids, width],
-would travel. `colocate_gradients_with_ops=True` prevents that, but for all operations of a model.
-So the few operations here have gradient functions that build their gradients beside them.
+TensorFlow's own embedding_lookup_sparse sends the different rows of all ids to the worker. Its
+gradients are built where `compute_gradients` is called, on the worker, so expanded rows,
+[ids, width], would travel. `colocate_gradients_with_ops=True` prevents that, but it affects all
+operations of a model. So the few operations here have gradient functions that build the gradients
+on the device of the operation.
 
 Sums and gradients may travel as a narrower type (wire.py).
 """
@@ -56,11 +56,11 @@ def embedding_lookup(params: Any, ids: tf.Tensor, unique: bool = False,
   Args:
     params: the table.
     ids: a tensor of int32 or int64, of any shape.
-    unique: whether a row travels once for all equal ids. It pays if many ids of a batch are equal.
-      If few are, finding them costs more than it saves.
+    unique: whether a row travels once for all equal ids. This saves time if many ids of a batch are
+      equal. If few ids are equal, finding them costs more than it saves.
     name: the name scope of the operations.
     wire_dtype: the type that the rows of a float32 table and their gradients travel as, one of
-      `WIRE_DTYPES` but "int8". None: the value of --wire_dtype, with "float32" for int8.
+      `WIRE_DTYPES` except "int8". None: the value of --wire_dtype, with "float32" for int8.
 
   Returns:
     A tensor [shape of ids] + [width].
@@ -101,7 +101,7 @@ def embedding_lookup_sparse(params: Any, sp_ids: Union[tf.SparseTensor, tf.Tenso
     wire_dtype, name: as for `embedding_lookup`.
 
   Returns:
-    A tensor [batch, width], also if the last bags are empty. An empty bag is 0.
+    A tensor [batch, width], even if the last bags are empty. The row of an empty bag is 0.
 
   Raises:
     TypeError: if `params` is not a table (see `parts_of_table`); ids or weights have a wrong type.
@@ -199,7 +199,7 @@ def _lookup_sparse(devices: List[list], shape, ids, weights, combiner, wire_dtyp
   sums = []
   for parts, own in zip(devices, _by_device(devices, indices, [indices, numbers, weights])):
     own_indices, own_numbers, own_weights = own
-    message = tf.concat([own_indices, own_numbers, [count]], 0)  # three would be three messages
+    message = tf.concat([own_indices, own_numbers, [count]], 0)  # 1 message, not 3
     with tf.get_default_graph().colocate_with(parts[0].variable.op):
       own_indices, own_numbers = tf.split(message[:-1], 2)
       own_count = message[-1]
@@ -231,7 +231,7 @@ def _as_sparse(values, ids, padding_id) -> tf.SparseTensor:
 
 
 def _as_int32(ids, rows: int) -> tf.Tensor:
-  """Casts ids, which halves their bytes. An id outside of the table stays outside of it."""
+  """Casts ids, which halves their bytes. An id outside of the table remains an invalid id."""
   if ids.dtype == tf.int64:
     ids = tf.clip_by_value(ids, tf.constant(-1, tf.int64), tf.constant(rows, tf.int64))
   return tf.cast(ids, tf.int32)
@@ -276,7 +276,7 @@ def _part_of(ids: tf.Tensor, firsts: List[int]) -> tf.Tensor:
   """Returns the index of the part that has the row of each id, int32 [ids].
 
   `firsts` has the first row of each part, ascending. An id below all rows belongs to the first part
-  and an id above all rows to the last part. The gather there refuses both.
+  and an id above all rows to the last part. The gather of that part refuses such an id.
   """
   return tf.searchsorted(tf.constant(firsts[1:], ids.dtype), ids, side="right")
 
@@ -302,7 +302,7 @@ def _devices_of(parts: List[TablePart]) -> List[List[TablePart]]:
 
 def _by_device(devices: List[list], indices: tf.Tensor,
               tensors: List[Optional[tf.Tensor]]) -> List[list]:
-  """Divides tensors [ids] by the device that has the row of each index; returns as `_divide`."""
+  """Divides tensors [ids] by the device with the row of each index; returns them like `_divide`."""
   if len(devices) == 1:
     return [tensors]
   firsts = sorted((part.first, place) for place, parts in enumerate(devices) for part in parts)
@@ -358,14 +358,14 @@ def _sum_gradient(op, gradient):
 
 @tf.RegisterGradient(_GRADIENTS["AddN"])
 def _add_gradient(op, gradient):
-  """Brings the gradient of the sum over several parts here once, not once per part."""
+  """Brings the gradient of the sum over several parts to this device once, not once per part."""
   with tf.get_default_graph().colocate_with(op):
     return [tf.identity(gradient)] * len(op.inputs)
 
 
 @tf.RegisterGradient(_SPREAD)
 def _spread_gradient(op, gradient):
-  """Sums the gradients of equal ids here, on the worker."""
+  """Sums the gradients of equal ids on the worker."""
   with tf.get_default_graph().colocate_with(op):
     return tf.math.unsorted_segment_sum(
       gradient, op.inputs[1], tf.shape(op.inputs[0])[0]), None, None

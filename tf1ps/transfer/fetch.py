@@ -1,26 +1,33 @@
 """Fetches the values of variables from the ps to a worker in few messages.
 
-A model that was built under a device setter reads each variable separately, by a message each.
-`fetch_variables` changes that in the finished graph, in this order:
+A model that was built under a device setter reads each variable separately, with one message per
+variable. `fetch_variables` changes that in the finished graph, in this order:
 
 1. It finds the reads whose values travel: a read of the variable on its ps, and operations on
    another task that take the value.
 2. For each ps, receiving task and dtype, the values are concatenated on the ps (flat_buffers.py),
-   narrowed (wire.py), sent, widened and split. This happens beside the variables, and beside the
-   operations that take the values: on a GPU a buffer crosses once.
-3. The operations that took the value of a read take its part of the arrived buffer. Small results
-   that the ps computed of the values are computed on the worker (local_copies.py).
+   narrowed (wire.py), sent, widened and split. The sender's operations are on the device of the
+   variables, and the receiver's operations on the device of the operations that take the values. So
+   the values enter or leave a GPU as one buffer.
+3. The operations that took the value of a read now take its part of the arrived buffer. Small
+   results that the ps computed from the values are computed on the worker (local_copies.py).
 
 Variables, their names, slots and checkpoints do not change, nor do the results or the gradients
 with respect to the variables.
 
-These reads are left alone: reads that wait for something (a control input shows that the order
-matters), reads in loops and branches, gathers, reads that the initializer of a variable needs (the
-other variables may have no values yet), values that are not floating point numbers, and values that
-travel to a task that has variables itself, such as Adam's powers from a ps to the next. Only
-variables that nothing but an optimizer updates are narrowed: a variable that the model assigns to,
+`fetch_variables` does not change these reads:
+
+- reads that wait for something, because a control input shows that the order matters;
+- reads in loops and branches;
+- gathers;
+- reads that the initializer of a variable needs, because other variables may have no values yet;
+- values that are not floating point numbers;
+- values that travel to a task that has variables itself, such as Adam's powers from one ps to
+  another.
+
+Only variables that just an optimizer updates are narrowed: a variable that the model assigns to,
 such as a moving average, would be rounded again in each step. A variable with several reads in a
-step travels once. Call it before a session runs the graph.
+step travels once. Call `fetch_variables` before a session runs the graph.
 """
 
 from __future__ import annotations
@@ -53,7 +60,7 @@ class Read(NamedTuple):
   """A value that another task takes, such as a variable's."""
 
   name: str  # of the variable's operation
-  value: tf.Tensor  # on the task that has it
+  value: tf.Tensor  # on the task that has the variable
   aliases: Tuple[tf.Tensor, ...]  # all reads of the variable that the task takes
   consumers: Tuple[tf.Operation, ...]  # the operations on the task that take them
 
@@ -64,7 +71,7 @@ class Arrival(NamedTuple):
   source: str  # the task that has the variables
   target: str  # the task that takes their values
   places: Tuple[str, ...]  # on the target, of the operations that take them
-  tensors: Tuple[tf.Tensor, ...]  # on the target: the buffer, and what `wire.widen` needs beside it
+  tensors: Tuple[tf.Tensor, ...]  # on the target: the buffer, and further inputs of `wire.widen`
   reads: Tuple[Read, ...]  # the reads whose values are in the buffer
   is_flat: bool  # whether each value was flattened before the concatenation
   wire_dtype: str  # the type that float32 values travel as
@@ -77,15 +84,16 @@ def fetch_variables(
   """Makes small variables of the default graph travel together; returns the new arrivals.
 
   Args:
-    pack_bytes: variables of this number of bytes or more travel alone; 0: all do.
-    wire_dtype: the type that float32 values are sent as, one of `WIRE_DTYPES`. int8 is for
-      gradients: with it values are sent as float32.
+    pack_bytes: variables of this size or more travel alone; 0: all variables travel alone.
+    wire_dtype: the type that float32 values are sent as, one of `WIRE_DTYPES`. "int8" applies only
+      to gradients: values are then sent as float32.
     worker: the task of operations without a device; "": such operations are left alone.
     hold: called with the tensors that arrive at a place, such as a task or its GPU; returns the
-      tensors that replace them. With it, variables that travel alone and unchanged pass through it
-      too.
-    uses: returns the uses of an operation's result, a bit for each, or 0 for an operation that
-      keeps its own read. Variables travel together only if their values have the same uses.
+      tensors that replace them. If `hold` is given, variables that travel alone and unchanged also
+      pass through it.
+    uses: returns the uses of an operation's result as an int with a bit for each use, or 0 for an
+      operation that keeps its own read. Variables travel together only if their values have the
+      same uses.
 
   Raises:
     ValueError: if an argument is out of its range.
@@ -121,7 +129,7 @@ def fetch_variables(
 
 def send_together(source: str, target: str, moved: Sequence[Read],
                   pack_bytes: int) -> List[Arrival]:
-  """Makes small values that go from a task to another travel together; returns the arrivals."""
+  """Makes small values from one task to another travel together; returns the arrivals."""
   by_place: Dict[str, List[Read]] = {}
   for read in moved:
     by_place.setdefault(_place_on(source, read.value.op), []).append(read)
@@ -202,7 +210,7 @@ def _reads_by_route(worker: str, uses) -> dict:
           targets.setdefault(target, []).append(consumer)
     for target, takers in sorted(targets.items()):
       consumers = tuple(dict.fromkeys(takers))
-      # Colocated gradients or summaries may take another read than the model does.
+      # Colocated gradients or summaries may take a different read than the model takes.
       used = tuple(value for value in reads if set(value.consumers()) & set(consumers))
       use = 0
       for consumer in consumers if uses is not None else ():
@@ -215,13 +223,13 @@ def _reads_by_route(worker: str, uses) -> dict:
 
 
 def _place_on(task: str, op) -> str:
-  """The place on a task that takes or has the values of an operation: its type may be open."""
+  """The place of an operation on a task, for an operation whose device may not name the task."""
   place = place_of_op(op)
   return place if task_of_device(place) == task else task + place[len(task_of_device(place)):]
 
 
 def _task_of(op) -> str:
-  """The task of an operation; of a copy without a device, that of the operations that take it.
+  """The task of an operation; for a copy without a device, the task of the copy's consumers.
 
   TensorFlow makes such a copy for `caching_device="/cpu:0"`.
   """
@@ -232,7 +240,7 @@ def _task_of(op) -> str:
 
 
 def _value_on(source, variable, read: tf.Tensor) -> tf.Tensor:
-  """A read on the variable's task; that of a ref variable with a caching device is elsewhere."""
+  """Returns a read on the variable's task; a ref variable's caching device may be elsewhere."""
   if read.op.type != "Identity" or task_of_device(read.op.device) == source:
     return read
   with tf.control_dependencies(None), on_place(place_of_device(variable.device)):

@@ -1,14 +1,14 @@
 """Decides which small tensors travel as one message, and concatenates and splits them.
 
-A message costs about 0.2 ms of CPU on both ends together, whatever its size. Concatenation costs a
-copy, and an operation or two per tensor. Tensors of one dtype that go from a task to another
-task are grouped by these rules:
+A message of any size costs about 0.2 ms of CPU on both ends together. Concatenation costs a copy,
+and an operation or two per tensor. Tensors of one dtype that go from one task to another task are
+grouped by these rules:
 
 1. A tensor of `pack_bytes` or more travels alone: its copy would cost more than its message.
-2. Many tensors of one inner shape (all dimensions but the first) are concatenated as they are,
-   which needs no operation per tensor.
+2. Many tensors of one inner shape (all dimensions but the first) are concatenated without being
+   flattened, which needs no operation per tensor.
 3. The other tensors are flattened and concatenated.
-4. A group above `MESSAGE_BYTES` becomes several of about equal size, in the order of the tensors.
+4. A group above `MESSAGE_BYTES` becomes several groups of about equal size, in the tensors' order.
    The model computes with the first values while the next values travel.
 """
 
@@ -19,7 +19,7 @@ from typing import List, NamedTuple, Sequence, Tuple
 import tensorflow.compat.v1 as tf
 
 MESSAGE_BYTES = 1 << 20
-_MANY = 32  # tensors for which a message of their own costs less than flattening each
+_MANY = 32  # for so many tensors, a separate message costs less than flattening each tensor
 
 
 class Group(NamedTuple):
@@ -32,8 +32,8 @@ class Group(NamedTuple):
 def make_groups(shapes: Sequence[Sequence[int]], itemsize: int, pack_bytes: int) -> List[Group]:
   """Groups tensors of one dtype, of these fully known shapes, between two tasks.
 
-  Returns the groups of two tensors or more. Other tensors, and those of `pack_bytes` or more,
-  travel alone. Raises ValueError if `pack_bytes` is not a number of bytes.
+  Returns the groups of two tensors or more. All other tensors, including tensors of `pack_bytes` or
+  more, travel alone. Raises ValueError if `pack_bytes` is not a number of bytes.
   """
   check_pack_bytes(pack_bytes)
   sizes = [itemsize * _elements(shape) for shape in shapes]

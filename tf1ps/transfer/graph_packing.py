@@ -1,21 +1,22 @@
-"""Packs what a finished graph sends between its tasks, for a program that knows nothing of it.
+"""Packs the messages that a finished graph sends between its tasks, without the program's help.
 
-A legacy program reads each variable, and sends each gradient, by a message of its own. In its
-finished graph `pack_graph` finds the effects (updates of variables, and gradients for an
-accumulator) and lets travel together
+A legacy program reads each variable, and sends each gradient, in a separate message. In the
+finished graph, `pack_graph` finds the effects: updates of variables, and gradients for an
+accumulator. It sends the following tensors together:
 
 - variables whose values are needed by the same groups of effects (fetch.py);
 - small dense tensors that a worker computes for the effects of one group on a ps: its gradients.
 
-A group is a number of effects that every operation needs together, as the training op of an
-optimizer does. So a run that needs an effect needs all. A run without an effect, such as that of a
-summary or of an evaluation's own copy of the model, moves what it did before. Tensors of a group
-travel together only if
+A group is a set of effects of which each operation needs all or none. The training op of an
+optimizer needs all. So a run that needs one effect of a group needs all of them. A run without an
+effect, such as the run of a summary or of an evaluation's own copy of the model, sends the same
+messages as before.
+Tensors of a group travel together only if
 
-- none of them waits for an effect of the group: `_Uses.level` counts the effects on the way to a
-  tensor, and a tensor that waits for another's effect has a higher level;
+- none of them waits for an effect of the group: `_Uses._level` counts the effects on the way to a
+  tensor, and a tensor that waits for the effect of another tensor has a higher level;
 - they need the same placeholders, readers, iterators and queues. So no run needs a feed, or takes
-  an element, that it did not before.
+  an element, that it did not need or take before.
 
 Operations in a branch or a loop keep their own messages.
 """
@@ -44,19 +45,19 @@ _RESHAPES = frozenset(["Identity", "Reshape"])
 
 
 class Packed(NamedTuple):
-  """What travels together in a graph."""
+  """The numbers of tensors that travel together in a graph, and of their messages."""
 
-  variables: int  # whose values do
+  variables: int  # the variables whose values travel together
   pulls: int  # the messages of these values
-  gradients: int  # and other tensors of the effects
-  pushes: int  # their messages
+  gradients: int  # the gradients and other inputs of the effects that travel together
+  pushes: int  # the messages of these gradients
 
 
 def pack_graph(pack_bytes: int = DEFAULT_PACK_BYTES, worker: str = "") -> Packed:
   """Packs the messages of the default graph. Call it before a session runs the graph.
 
   Args:
-    pack_bytes: tensors of this number of bytes or more travel alone; 0: all do.
+    pack_bytes: tensors of this size or more travel alone; 0: all tensors travel alone.
     worker: the task of the session, on which operations without a device run.
 
   Raises:
@@ -75,12 +76,12 @@ def pack_graph(pack_bytes: int = DEFAULT_PACK_BYTES, worker: str = "") -> Packed
 
 
 class _Uses:
-  """The effects of a graph, and for which groups of them its operations are.
+  """The effects of a graph, and the groups of effects that need each operation.
 
-  Sets of effects, groups and sources are bits of an int.
+  Sets of effects, of groups and of sources are the bits of an int.
 
   Attributes:
-    groups_below: by operation, the groups of effects that need it.
+    groups_below: by operation, the groups of effects that need the operation.
   """
 
   def __init__(self, graph: tf.Graph):
@@ -91,14 +92,14 @@ class _Uses:
     self._number = {op: number for number, op in enumerate(effects)}
     self._depths = depths(self._ops)
     self._level: Dict[tf.Operation, int] = {}  # effects on the longest way to an operation
-    self._sources: Dict[tf.Operation, int] = {}  # placeholders and stateful operations it needs
+    self._sources: Dict[tf.Operation, int] = {}  # placeholders, stateful operations that it needs
     self._group = _find_groups(len(effects), self._look_up())
     self.groups_below = self._look_down()
 
   def _look_up(self) -> List[int]:
     """Walks from the beginning of the graph; returns the sets of effects that operations need.
 
-    An effect hides the effects that it waits for itself.
+    If an operation needs an effect, the set leaves out the effects that this effect waits for.
     """
     nearest: Dict[tf.Operation, int] = {}
     sets, sources = set(), 0
@@ -129,7 +130,7 @@ class _Uses:
     return below
 
   def pushes(self, worker: str) -> Dict[tuple, List[fetch.Read]]:
-    """Finds what workers compute for effects on ps, by the tuple that travels together."""
+    """Finds the tensors that workers compute for effects on ps, by the tensors' common route."""
     consumers: Dict[tuple, Dict[str, list]] = {}
     for effect in self._number:
       target = task_of_op(effect)
@@ -161,9 +162,9 @@ class _Uses:
 
 
 def _find_groups(count: int, sets: List[int]) -> List[int]:
-  """Returns the group of each effect: two share a group if each of the sets has both or none.
+  """Returns the group of each effect: two effects share it if each of `sets` has both or neither.
 
-  An effect in no set has a group of its own.
+  An effect in no set has a separate group.
   """
   together = 0
   for effects in sets:
@@ -182,13 +183,13 @@ def _find_groups(count: int, sets: List[int]) -> List[int]:
 def _is_effect(op) -> bool:
   if not _EFFECTS.match(op.type) or not op.inputs:
     return False
-  if op.type.startswith("Assign") and len(op.inputs) > 1:  # but for the restoring of a checkpoint
+  if op.type.startswith("Assign") and len(op.inputs) > 1:  # not when it restores a checkpoint
     return not source_op(op.inputs[1], _RESHAPES).type.startswith("Restore")
   return True
 
 
 def _is_source(op) -> bool:
-  """Whether an operation needs a feed, or gives another value each time."""
+  """Whether an operation needs a feed, or gives a different value each time."""
   if op.type.startswith("Placeholder"):
     return True
   return op.op_def.is_stateful and op.type not in VARIABLE_OPS and not op.type.startswith(

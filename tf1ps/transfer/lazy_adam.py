@@ -5,19 +5,20 @@ rows and adds the moment of each row to the row. With a million rows this takes 
 time. For a sparse gradient, this optimizer does the following on the device of the variable:
 
 1. `tf.train.Optimizer` sums rows of the gradient that have the same index.
-2. It gathers the rows of the moments m and v of these indices, and computes
+2. The optimizer gathers the rows of the moments m and v with these indices, and computes
      m = beta1 * m + (1 - beta1) * gradient
      v = beta2 * v + (1 - beta2) * gradient ** 2
-3. It scatters them back, and subtracts from the variable's rows
+3. It scatters the new moments back, and subtracts from the variable's rows
      learning_rate * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(v) + epsilon)
 
-The formulas are those of "Adam: A Method for Stochastic Optimization" (Kingma and Ba, 2014), as
-TensorFlow's documentation of AdamOptimizer gives them. t counts all updates, not those of the row.
+The formulas are from "Adam: A Method for Stochastic Optimization" (Kingma and Ba, 2014), in the
+form of TensorFlow's documentation of AdamOptimizer. t counts all updates, not only the updates of
+the row.
 
-This is another algorithm than Adam: a row outside the batch keeps its moments and its value, while
-Adam decays its moments and moves the row by the rest of them. So a gradient moves a rare row
-further than with Adam's decayed second moment, and old gradients do not move it at all. Dense
-gradients are updated exactly as by Adam.
+This algorithm differs from Adam. Here a row outside the batch keeps its moments and its value. Adam
+decays the moments of such a row, and moves the row by what remains of them. So a gradient moves a
+rare row further than with Adam's decayed second moment, and old gradients do not move the row at
+all. Dense gradients are applied exactly as by Adam.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ import tensorflow.compat.v1 as tf
 
 
 class LazyAdamOptimizer(tf.train.AdamOptimizer):
-  """A `tf.train.AdamOptimizer` that leaves rows without a gradient alone.
+  """A `tf.train.AdamOptimizer` that does not change rows without a gradient.
 
-  Its arguments, slot names and beta powers are Adam's, so the checkpoints of both are compatible.
+  It has the arguments, slot names and beta powers of Adam, so both can read the same checkpoints.
   """
 
   def _apply_sparse(self, grad, var):
@@ -47,7 +48,7 @@ class LazyAdamOptimizer(tf.train.AdamOptimizer):
     """
     dtype = variable.dtype.base_dtype
     beta1_power, beta2_power = (tf.cast(power, dtype) for power in self._get_beta_accumulators())
-    # The constants of `_prepare` are on the worker: each would be a message.
+    # The constants of `_prepare` are on the worker, so each would cost a message.
     rate, beta1, beta2, epsilon = (tf.cast(self._call_if_callable(each), dtype) for each in (
       self._lr, self._beta1, self._beta2, self._epsilon))
     rate = rate * tf.sqrt(1 - beta2_power) / (1 - beta1_power)

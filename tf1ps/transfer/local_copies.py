@@ -1,13 +1,13 @@
 """Copies small computations and constants to the tasks that use them.
 
-Two kinds of messages are not needed:
+This avoids two kinds of messages:
 
-- A regularizer of `tf.get_variable` stands beside its variable, on the ps. Its loss is one number
-  per variable that travels to the worker, and its gradient may need another number. The values of
-  the variables are on the worker already (fetch.py). `compute_on` has the worker compute there all
-  small results that depend on nothing but such values and constants.
-- A learning rate and Adam's betas are constants on the worker that the updates on each ps take.
-  `keep_constants_local` gives each task constants of its own.
+- A regularizer of `tf.get_variable` is on the ps, beside its variable. Its loss is one number per
+  variable that travels to the worker, and its gradient may need another number. But the values of
+  the variables are on the worker already (fetch.py). `compute_on` makes the worker compute all
+  small results that depend only on such values and on constants.
+- A learning rate and Adam's betas are constants on the worker, and the updates on each ps need
+  them. `keep_constants_local` gives each task its own constants.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _SMALL = 64  # elements
 def keep_constants_local() -> int:
   """Copies small constants of the default graph to the tasks that take them; returns their number.
 
-  A constant may wait for operations, and in a branch or a loop it always does. Its consumers wait
-  only through it. So a copy waits for the same operations, if they are on its own task. Else it
-  waits for a constant that waits for them: that is one message for all such copies.
+  A constant may wait for operations, and in a branch or a loop it always does. The consumers of the
+  constant wait for these operations only because they wait for the constant. So a copy waits for
+  the same operations, if they are on the copy's task. Otherwise the copy waits for another constant
+  that waits for them, which costs one message for all such copies.
 
   Call it before a session runs the graph.
   """
@@ -55,8 +56,8 @@ def compute_on(task: str, values: Dict[str, Optional[tf.Tensor]],
                without: Container[tf.Operation] = ()) -> int:
   """Copies computations of variables' values in the default graph to a task that has the values.
 
-  `values` has the values on the task by the names of the reads that they replace; None for a tensor
-  that must be computed where it is. Returns the number of results that do not travel any more.
+  `values` has the values on the task by the names of the reads that they replace, and None for a
+  tensor that must be computed where it is. Returns the number of results that no longer travel.
   """
   graph = tf.get_default_graph()
   sources = {task_of_op(graph.get_tensor_by_name(name).op) for name in values}
@@ -81,7 +82,7 @@ def compute_on(task: str, values: Dict[str, Optional[tf.Tensor]],
 
 
 def _can_move(op, values, known) -> bool:
-  """Whether an operation depends on nothing but the values and constants, and waits for nothing."""
+  """Whether an operation depends only on the values and on constants, and waits for nothing."""
   if op not in known:
     known[op] = False
     known[op] = (

@@ -21,19 +21,19 @@ from tf1ps.transfer.wire_options import DEFAULT_PACK_BYTES
 
 def apply_and_count(optimizer: tf.train.Optimizer, grads_and_vars, global_step=None,
                     name=None) -> tf.Operation:
-  """Builds an update that raises the global step by 1, also if the optimizer does not.
+  """Builds an update that raises the global step by 1, even if the optimizer does not raise it.
 
   An optimizer with its own `apply_gradients` may ignore the global step, such as BERT's
-  AdamWeightDecayOptimizer. Training would never reach its last step.
+  AdamWeightDecayOptimizer. Training would then never reach its last step.
 
   Args:
     optimizer: makes the update.
-    grads_and_vars, global_step, name: as for its `apply_gradients`.
+    grads_and_vars, global_step, name: as for the optimizer's `apply_gradients`.
   """
   if global_step is None:
     return optimizer.apply_gradients(grads_and_vars, name=name)
-  # In a branch, the operations of the optimizer take another tensor for the variable. The value
-  # that is read there shows which.
+  # In a branch, the operations of the optimizer take a different tensor as the variable's handle.
+  # The value that is read in the branch shows which tensor.
   handle = global_step.read_value()
   while handle.op.type in ("Identity", "ReadVariableOp"):
     handle = handle.op.inputs[0]
@@ -50,7 +50,7 @@ class WrappingOptimizer(tf.train.Optimizer):
   """Passes calls on to an inner optimizer, which computes gradients and has the slots."""
 
   def __init__(self, opt: tf.train.Optimizer, use_locking: bool, name: str):
-    """Creates an optimizer around `opt`; raises TypeError if that is not an optimizer."""
+    """Creates an optimizer around `opt`; raises TypeError if `opt` is not an optimizer."""
     if not hasattr(opt, "compute_gradients") or not hasattr(opt, "apply_gradients"):
       raise TypeError("opt must be a tf.train.Optimizer, got %r" % (opt,))
     super().__init__(use_locking, name)
@@ -86,9 +86,9 @@ class PackedOptimizer(WrappingOptimizer):
 
     Args:
       opt: the optimizer that updates the variables.
-      pack_bytes: variables of this number of bytes or more travel alone; 0: all do.
+      pack_bytes: variables of this size or more travel alone; 0: all variables travel alone.
       wire_dtype: the type that float32 values and gradients are sent as, one of `WIRE_DTYPES`;
-        int8 is for the gradients alone.
+        "int8" applies only to the gradients.
       name: the name of the optimizer.
 
     Raises:
@@ -105,7 +105,7 @@ class PackedOptimizer(WrappingOptimizer):
                       name: Optional[str] = None) -> tf.Operation:
     """Sends gradients to the ps and applies them there like the inner optimizer.
 
-    Call it once, when the whole model is built and before a session runs the graph.
+    Call it once, after the whole model is built and before a session runs the graph.
     """
     pairs = buckets.pack_gradients(list(grads_and_vars), self._pack_bytes, self._wire_dtype)
     train_op = apply_and_count(self._opt, pairs, global_step, name)

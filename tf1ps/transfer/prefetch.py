@@ -1,16 +1,16 @@
 """Parameter prefetch: step n computes with values that were fetched during step n-1.
 
 The values that arrive from the ps go into a staging area on the worker. The model takes them from
-there one step later, so that the transfer of the next values overlaps with the computation of this
-step. In this order:
+the staging area one step later, so that the transfer of the next values overlaps with the
+computation of this step. In this order:
 
-1. When a session begins, the values of an earlier session are discarded, and the first values are
-   fetched: by `PrefetchHook`, or by `start` in a loop without hooks.
+1. When a session begins, `PrefetchHook` discards the values of an earlier session and fetches the
+   first values. In a loop without hooks, `start` does this.
 2. Each step takes the staged values and fetches the next values (the train op of `with_put`).
 
-Each gradient is an update older than without prefetch. Code that measures the age of gradients
-stages the global step of their values too (`hold`). The staged graph can only train: evaluate in a
-graph of its own.
+Each gradient is one update older than without prefetch. Code that measures the age of gradients
+also stages the global step at which their values were fetched (`hold`). The staged graph can only
+train: evaluate in a separate graph.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Prefetch:
   """The staging areas of a worker's step."""
 
   def __init__(self):
-    """Creates it without staging areas."""
+    """Creates the object without staging areas."""
     self._name = _NAME + uuid.uuid4().hex
     self._puts: List[tf.Operation] = []
     self._clears: List[tf.Operation] = []
@@ -41,7 +41,7 @@ class Prefetch:
   def hold(self, tensors: List[tf.Tensor]) -> List[tf.Tensor]:
     """Stages tensors of known shapes on the device of the first tensor.
 
-    Returns the tensors of the step before, as many, of the same types and shapes.
+    Returns the tensors that the step before has staged, in the same number, types and shapes.
     """
     device = tensors[0].op.device
     names = dict(container="", shared_name="%s_%d" % (self._name, len(self._puts)))

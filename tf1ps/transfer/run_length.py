@@ -1,15 +1,16 @@
-"""Finds how many steps a run makes, from the times of a loop's own runs.
+"""Finds how many steps a run should make, from the times of a loop's own runs.
 
 A run of a small step takes as long as its messages, so several steps in one run save time
-(unrolling.py). How many pay depends on the model, the link and the machine. So a loop that asks
-`RunLength`
+(unrolling.py). The best number of steps depends on the model, the network and the machine. So a
+loop that uses `RunLength`
 
 1. makes single steps until their time is known;
-2. adds copies of the step to its graph, for runs of at most 65 ms, as soon as what they save in the
-   time that is left is twice what they cost;
-3. compares: runs of several steps stay if they are faster, else single steps come back.
+2. adds copies of the step to its graph, for runs of at most 65 ms, as soon as the time that they
+   would save in the rest of the loop is twice the time that they cost;
+3. compares the times: runs of several steps stay if they are faster; otherwise the loop returns to
+   single steps.
 
-The first step comes as soon as without it. A loop of a few seconds gets no copies.
+`RunLength` does not delay the first step. A loop of a few seconds gets no copies.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from __future__ import annotations
 import statistics
 from typing import Callable, List, Optional
 
-MOST = 16  # steps of a run
+MOST = 16  # the highest number of steps in a run
 _RUN = 0.065  # seconds; stops and hooks act between runs
-_SKIPPED = 10  # runs of a session, or after a change, that do not count
-_RUNS, _SECONDS = 25, 1.0  # the least of both that a measurement takes
-_GAIN = 0.97  # of the time of a single step: what a step in a longer run may take
-# Seconds, measured with S, L, E and V50 of benchmarks/ on both TensorFlows, two cores: what a run
-# takes beside its steps; and what copies cost, in all and for each operation. A third of that is
-# the import, the rest is the work of the servers before the first such run.
+_SKIPPED = 10  # the first runs of a session, or after a change, that do not count
+_RUNS, _SECONDS = 25, 1.0  # a measurement takes at least this many runs and seconds
+_GAIN = 0.97  # the most that a step in a longer run may take, relative to a single step
+# Seconds, measured with S, L, E and V50 of benchmarks/ on both TensorFlows with two cores: the time
+# of a run in addition to its steps, and the cost of copies, in all and for each operation. A third
+# of this cost is the import. The rest is the work of the servers before the first run of several
+# steps.
 _PER_RUN = 5e-4
 _COST, _COST_OF_OP = 0.3, 4e-4
 _MOST_COST = 4.0
@@ -34,10 +36,10 @@ class RunLength:
   """The number of steps of a loop's runs.
 
   Attributes:
-    steps: the number of steps that a run should make from now on. The loop adds the copies when it
-      grows, or calls `refuse`.
-    is_final: whether it will not change any more.
-    finding: a sentence about both times; "" before they are compared.
+    steps: the number of steps that a run should make from now on. When the number grows, the loop
+      adds the copies, or calls `refuse`.
+    is_final: whether the number will no longer change.
+    finding: a sentence about the times of single steps and of longer runs; "" until it is known.
   """
 
   def __init__(self, count_ops: Callable[[], int],
@@ -47,8 +49,8 @@ class RunLength:
 
     Args:
       count_ops: returns the number of operations of a step.
-      find_left: returns the number of steps that are left. None: not known; then the loop is taken
-        to last as long again as it has lasted.
+      find_left: returns the number of steps that are left, or None if it is not known. Then the
+        loop is assumed to last as long again as it has lasted.
       steps: the number of steps; None: the number that makes the steps fast.
     """
     self._count_ops, self._find_left = count_ops, find_left
@@ -59,7 +61,7 @@ class RunLength:
     self.finding = ""
 
   def restart(self) -> None:
-    """Begins the measurement under way anew: there is a new session."""
+    """Restarts the current measurement, because a new session has begun."""
     self._times, self._skip = [], _SKIPPED
 
   def refuse(self) -> None:
@@ -67,7 +69,7 @@ class RunLength:
     self.steps, self.is_final = 1, True
 
   def note(self, seconds: float, steps: int) -> None:
-    """Notes that a run of so many steps took so long."""
+    """Notes that a run of `steps` steps took `seconds`."""
     self._passed += seconds
     if self.is_final or steps != self.steps:
       return
@@ -81,11 +83,11 @@ class RunLength:
         self._compare(median / self.steps)
       else:
         self._single = median
-        self.steps = self._choose(median)  # 1 may become more later, where no end is known
+        self.steps = self._choose(median)  # if no end is known, 1 may become more later
       self.restart()
 
   def _choose(self, seconds) -> int:
-    """Returns the number of steps of a run whose single steps take so long."""
+    """Returns the best number of steps of a run, if a single step takes `seconds`."""
     left = self._find_left()
     left = self._passed if left is None else left * seconds
     self._ops = self._ops or self._count_ops()

@@ -1,18 +1,18 @@
 """Divides the time of a traced run.
 
-Each moment belongs to the first of these that is true:
+Each moment belongs to the first of these phases that applies:
 
 computing  an operation runs on a worker
-pulling    a tensor of a ps travels to a worker, or a ps runs an operation that needs nothing of a
-           worker: a read of a variable, the concat of a bucket
+pulling    a tensor of a ps travels to a worker, or a ps runs an operation that needs no tensor of
+           a worker: a read of a variable, the concat of a bucket
 pushing    a tensor of a worker travels to a ps or another worker, or a ps runs an operation that
            needs such a tensor: the update
-waiting    none of these: for a batch, for a queue, for other workers, for the messages that begin
-           and end a run on each ps
+waiting    none of these: the run waits for a batch, a queue, other workers, or the messages that
+           begin and end a run on each ps
 
 An operation that blocks (a dequeue, an iterator's next batch, a barrier) waits and does not
 compute. A transfer during computation counts as computing. `waits` says for which operation the run
-waited; waiting without such an operation is for messages.
+waited. If there is no such operation, the run waited for messages.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tf1ps.transfer.step_trace import Ran, Trace, on_one_clock
 from tf1ps.transfer.traffic import PS
 
 Spans = List[Tuple[float, float]]  # (start, end), in microseconds
-LARGE = 1 << 16  # bytes; a message below costs about as much as an empty message
+LARGE = 1 << 16  # bytes; a smaller message costs about as much as an empty message
 _RECEIVED = re.compile(r"_S\d+$")  # the name of what another task's operation made
 _BLOCKS = re.compile(r"Dequeue|Enqueue|GetNext|Barrier|TakeGradient|TakeMany|Unstage|^Stage$|"
                      r"Reader|PyFunc|Collective|Mutex|^_?(Host)?(Send|Recv)$")
-# A worker's own queues and iterators are its input, but for the messages of an all-reduce
-# (replication/collectives.py). Python code may be anything.
+# A worker's own queues and iterators are its input, except for the queues of an all-reduce's
+# messages (replication/collectives.py). Python code (PyFunc) may or may not be input.
 _BATCH = re.compile(r"Dequeue|GetNext|Reader")
 _OF_PEERS = "peer_messages"
 
@@ -42,10 +42,10 @@ class TimeShares(NamedTuple):
   pushing: float
   waiting: float
   seconds: float  # the time of the run
-  input: float = 0.0  # the part of waiting that is for the worker's next batch
-  blocked: float = 0.0  # the part that is for another operation: a queue, a round of updates
-  large: float = 0.0  # the part of pulling and pushing with a tensor of 64 KB or more on its way
-  on_ps: float = 0.0  # the part with no tensor on its way, while a ps runs operations
+  input: float = 0.0  # the part of waiting for the worker's next batch
+  blocked: float = 0.0  # the part of waiting for another operation: a queue, a round of updates
+  large: float = 0.0  # the part of pulling and pushing while a tensor of 64 KB or more travels
+  on_ps: float = 0.0  # the part of both while no tensor travels, and a ps runs operations
 
   def named(self):
     """Returns [("pulling", its share), ...]."""
@@ -64,18 +64,18 @@ class Idle(NamedTuple):
 
   @property
   def is_input(self) -> bool:
-    """Whether it is for the worker's next batch."""
+    """Whether the run waited for the worker's next batch."""
     return (self.op is not None and not self.op.task.startswith(PS)
             and bool(_BATCH.search(self.op.type)) and _OF_PEERS not in self.op.name)
 
 
 def blocks(op: Ran) -> bool:
-  """Whether the operation waits for something as long as it runs."""
+  """Whether the operation waits for something while it runs."""
   return bool(_BLOCKS.search(op.type))
 
 
 def phases(trace: Trace) -> Dict[str, Spans]:
-  """Returns {"computing": spans, "pulling": ..., "pushing": ...}; spans of two may overlap."""
+  """Returns {"computing": spans, "pulling": ..., "pushing": ...}; spans of phases may overlap."""
   computing: Spans = []
   pulling: Spans = []
   pushing: Spans = []
@@ -95,12 +95,13 @@ def waits(trace: Trace, began: Optional[float] = None, ended: Optional[float] = 
           ) -> List[Idle]:
   """Returns the parts of a run in which nothing ran or travelled, in order.
 
-  If several operations block at once, a part belongs to the operation that ends first: after it
-  the run goes on.
+  If several operations block at the same time, a part belongs to the operation that ends first,
+  because the run continues after it.
 
   Args:
     trace: the traced run, on one clock.
-    began, ended: microseconds; None: the first operation and the last.
+    began, ended: the start and end of the run in microseconds; None: the start of the first
+      operation and the end of the last operation.
   """
   first, last = _limits(trace)
   gaps = _gaps([span for spans in phases(trace).values() for span in spans],
@@ -173,7 +174,7 @@ def _limits(trace):
 
 
 def _one_by_one(groups) -> List[float]:
-  """Returns the time of each group of spans that the groups before it leave."""
+  """Returns the time of each group of spans without the time of the groups before it."""
   taken: Spans = []
   parts = []
   for spans in groups:

@@ -1,13 +1,13 @@
 """Reads from a traced run the operations that ran and the messages that were sent.
 
 `session.run(..., tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)` notes when each
-operation ran, on every task, and each tensor that a task got from another, with its bytes.
-`sent_messages` makes a `StepTraffic` of it; step_time.py divides the time.
+operation ran, on every task, and each tensor that a task got from another task, with its bytes.
+`sent_messages` makes a `StepTraffic` of these notes; step_time.py divides the time.
 
-TensorFlow notes both ends of a transfer by the clock of the receiver. The operations of a ps are
-noted by the clock of the ps, which is the worker's clock only on the worker's machine. If by these
-clocks a tensor arrived before it was made, `on_one_clock` corrects the
-ps's clock so that the fastest transfers in both directions take the same time.
+TensorFlow notes both ends of a transfer by the clock of the receiver. It notes the operations of a
+ps by the clock of the ps, which equals the worker's clock only if both run on the same machine. If
+a tensor arrived before it was made according to these clocks, `on_one_clock` corrects the clock of
+the ps, so that the fastest transfers in both directions take the same time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CALL = re.compile(r" = (\w+)\((.*)\)$", re.DOTALL)
 
 
 class Transfer(NamedTuple):
-  """A tensor that a task got from another in a traced run; times in microseconds."""
+  """A tensor that a task got from another task in a traced run; times in microseconds."""
 
   name: str  # the operation that made it
   bytes: int
@@ -43,7 +43,7 @@ class Ran(NamedTuple):
 
   name: str
   type: str
-  needs: List[str]  # the operations of its inputs; those of other tasks end with "_S9"
+  needs: List[str]  # the operations of its inputs; the names from other tasks end with "_S9"
   task: str
   start: float
   end: float
@@ -104,7 +104,7 @@ def _call(label: str) -> Tuple[str, List[str]]:
 
 
 def on_one_clock(trace: Trace) -> Trace:
-  """Corrects the clock of each ps by a worker's clock, if its times are impossible."""
+  """Corrects the clock of each ps by a worker's clock, if the times of the ps are impossible."""
   ends = {(op.task, op.name): op.end for op in trace.ops}
   ways: Dict[tuple, float] = {}  # the shortest transfer by (source, destination)
   for transfer in trace.transfers:

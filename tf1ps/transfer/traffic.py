@@ -3,14 +3,14 @@
 Down is from a ps to a worker, and up is from a worker to a ps. `report_traffic` finds the messages
 in the finished graph, as TensorFlow divides it by tasks:
 
-1. It finds the operations that the fetches need, and the task of each.
-2. A tensor that operations of another task need is one message to that task, however many
-   operations need it there. So is a signal: a message without bytes, which says that operations are
+1. It finds the operations that the fetches need, and the task of each operation.
+2. A tensor that operations of another task need is one message to that task, for any number of
+   operations there. A signal is also one message, without bytes. It says that the operations are
    done that an operation of another task waits for by a control dependency.
 3. A fetched tensor of a ps travels down with the ps's answer to the run, and a tensor that is fed
-   on a ps travels up with the request: they cost bytes, but no message.
+   on a ps travels up with the request. Such tensors cost bytes, but no message.
 
-The size of a tensor is that of its shape. An unknown first dimension is `batch` if that is given.
+The size of a tensor comes from its shape. An unknown first dimension is `batch`, if it is given.
 Other unknown sizes come from a traced run (step_trace.py). So do differences between the graph and
 a run: a tensor in a branch travels only if the branch is taken, a tensor in a loop travels once per
 iteration, and TensorFlow's optimizer adds or removes signals.
@@ -37,7 +37,7 @@ SHAPE, BATCH, RUN, UNKNOWN = "shape", "batch", "run", ""
 
 
 class Message(NamedTuple):
-  """A tensor or signal that travels from a task to another in a run."""
+  """A tensor or signal that travels from one task to another in a run."""
 
   tensor: str  # the tensor's name, "w/read:0"; for a signal the operation that is done, "^update"
   source: str  # the task that sends it, "/job:ps/task:0"
@@ -68,7 +68,7 @@ class StepTraffic(NamedTuple):
   """The messages of a run between tasks."""
 
   messages: List[Message]  # of one run
-  steps: int  # training steps per run; totals are divided by it
+  steps: int  # training steps per run; totals are divided by this number
 
   @property
   def down(self) -> Total:
@@ -163,9 +163,9 @@ def report_traffic(
 def merge_trace(graph: StepTraffic, trace: StepTraffic) -> StepTraffic:
   """Combines the messages that the graph and a traced run show.
 
-  A trace has all sizes, and shows the optimized graph. But on a ps TensorFlow sometimes begins too
-  late to note the first tensors that arrive. So for each pair of tasks the messages of the trace
-  count, unless they have fewer tensors than the messages of the graph.
+  A trace has all sizes, and shows the optimized graph. But on a ps, TensorFlow sometimes begins too
+  late to note the first tensors that arrive. So, for each pair of tasks, the result has the
+  messages of the trace, unless the trace has fewer tensors than the graph.
   """
   messages = []
   for way in dict.fromkeys((m.source, m.destination) for m in graph.messages + trace.messages):
@@ -212,7 +212,7 @@ def _way(message):
 
 
 def _size(tensor, batch):
-  """Returns the bytes, or None, and their source."""
+  """Returns (the bytes or None, the source of this number)."""
   size, shape = tensor.dtype.base_dtype.size, tensor.shape
   if tensor.dtype.base_dtype in (tf.string, tf.resource, tf.variant) or not shape.rank:
     is_scalar = shape.rank == 0 and tensor.dtype.base_dtype not in (
@@ -228,7 +228,7 @@ def _size(tensor, batch):
 class Signal(NamedTuple):
   """A message between tasks without a value: operations are done."""
 
-  name: str  # the name of the operation that is done, or of the operation that waits for several
+  name: str  # the operation that is done, or the operation that waits for several operations
   source: str  # the task that sends it
   destination: str  # the task that waits
 
@@ -237,8 +237,8 @@ def find_signals(ops: Sequence[tf.Operation], fetches: Sequence, tasks: Dict[tf.
                  ) -> List[Signal]:
   """Finds the signals of a run, as TensorFlow's graph optimizer leaves them.
 
-  1. A NoOp that only combines control dependencies is removed if that does not add dependencies,
-     nor dependencies from task to task. Fetched operations are never removed.
+  1. A NoOp that only combines control dependencies is removed if the removal adds no dependencies,
+     in all or between tasks. Fetched operations are never removed.
   2. All operations on one task that an operation of another task waits for send one signal.
   3. Operations on one task that wait for the same single operation share its signal.
 
@@ -276,7 +276,8 @@ def find_signals(ops: Sequence[tf.Operation], fetches: Sequence, tasks: Dict[tf.
 def _is_removed(here: str, before: List[str], after: List[str]) -> bool:
   """Returns whether TensorFlow's dependency optimizer removes a NoOp on task `here`.
 
-  `before` has the task of each operation that it waits for, `after` of each that waits for it.
+  `before` has the task of each operation that the NoOp waits for. `after` has the task of each
+  operation that waits for the NoOp.
   """
   if not before or not after or len(before) * len(after) > len(before) + len(after):
     return False
@@ -290,7 +291,7 @@ def _is_removed(here: str, before: List[str], after: List[str]) -> bool:
 
 
 def _worker_of(ops: Sequence[tf.Operation]) -> str:
-  """Returns the only task in the operations' devices that is not a ps, else `LOCAL_CPU`'s."""
+  """Returns the only task in the operations' devices that is not a ps, or the local CPU's task."""
   named = {task_of_device(device) for device in {op.device for op in ops}} - {""}
   workers = sorted(name for name in named if not name.startswith(PS))
   if len(workers) > 1:
@@ -303,8 +304,8 @@ def _copied_constants(ops: Sequence[tf.Operation], tasks: Dict[tf.Operation, str
                       ) -> Set[tf.Operation]:
   """Returns the constants that TensorFlow 2 creates on each task and does not send.
 
-  These are constants of at most 16 elements that several tasks need. A constant that a single
-  other task needs is sent, however small.
+  These are constants of at most 16 elements that several tasks need. A constant of any size that
+  only a single other task needs is sent.
   """
   places: Dict[tf.Operation, set] = {}
   for op in ops:

@@ -2,18 +2,18 @@
 
 A run of a small model takes as long as its messages. With k copies of the finished step in the
 graph, the client asks once for k steps. Each step draws its own batch and reads the variables that
-the step before it has updated. For each copy after the first, in this order:
+the previous step has updated. For each copy after the first, in this order:
 
 1. On each task, the operations of the copy that touch a variable or another handle wait for all
-   operations of the step before on that task, by a no-op on that task: the order needs no message.
-   The task of the global step has the increment of the step, which waits for the updates
-   everywhere.
-2. One value from each task arrives on the worker. The step before is done then, and the worker
-   notes the number of steps of this run and of their examples.
+   operations of the previous step on that task. They wait through a no-op on that task, so the
+   order needs no message. The task of the global step has the increment of the global step, which
+   waits for the updates on all tasks.
+2. One value from each task arrives on the worker. The previous step is then done, and the worker
+   notes how many steps this run has finished, and the number of their examples.
 3. The copy draws its batch. If the data end during a run, the note says on which examples the run
-   has trained: all updates before are made, and no later update has begun. (An update that waits
-   for no gradient may be made, as in a single step: stock Adam's decay of the slots of a sparse
-   gradient.)
+   has trained: all updates of the earlier steps are made, and no later update has begun. (An update
+   that waits for no gradient may be made, as in a single step. An example is stock Adam, which
+   decays the slots of a sparse gradient.)
 
 `StepChain` finds which operations wait for which. `Unrolled` has the steps, their losses and the
 notes; its method `run` runs the steps and raises `EndOfDataError` if the data end.
@@ -77,21 +77,22 @@ class StepChain:
   These operations of the step matter, by task:
 
   - gated: operations with a handle as an input, such as reads, gathers and updates of variables,
-    tables and queues. If a handle enters a branch or a loop, the operation that leads it in. On the
-    worker also operations with a state whose order is visible: they draw the batch, use variables,
-    call Python, or draw random numbers. A copy's gated operations wait for the step before.
+    tables and queues. If a handle enters a branch or a loop, the gated operation is the operation
+    that passes the handle in. On the worker, operations with a state whose order is visible are
+    also gated: they draw the batch, use variables, call Python, or draw random numbers. The gated
+    operations of a copy wait for the previous step.
   - last: operations that no operation of the step on this task waits for. An operation in a branch
-    may not run, so the operations outside of the branch that need it take its place.
-  - arriving: on each task but the worker a value that travels to the worker and does not depend on
-    the batch. On a task without such a value, the no-op of the task sends a signal.
+    may not run, so the operations outside of the branch that need it replace it.
+  - arriving: on each task except the worker, a value that travels to the worker and does not depend
+    on the batch. On a task without such a value, the no-op of the task sends a signal.
   """
 
   def __init__(self, step: dict, worker: str,
                note: Callable[[List[dict]], tf.Operation] = lambda before: tf.no_op()):
-    """Analyzes the step: all its tensors and operations by name; some may be None.
+    """Analyzes the step, a dict of its tensors and operations by name; some values may be None.
 
-    `note` is called with the steps before a copy; it builds an operation on the worker that notes
-    that they are done. Only `build` calls it.
+    `note` is called with the steps before a copy. It builds an operation on the worker that notes
+    that these steps are done. Only `build` calls `note`.
     """
     self._step, self._note = step, note
     self._place, self._worker = worker, task_of_device(worker)
@@ -103,7 +104,7 @@ class StepChain:
     self._gated = self._find_gated()
     self._last = self._find_last()
     self._arriving = self._find_arriving()
-    # Copied before the remainder of the step, which waits for it.
+    # The part of the step that is copied first, because the remainder of the step waits for it.
     self._first = self._remainder = None
     if self._arriving:
       self._first = Subgraph(list(self._arriving.values()))
@@ -118,7 +119,7 @@ class StepChain:
     return built
 
   def check_draws(self) -> None:
-    """Raises ValueError if the step is fed with its batch: all copies would have the same batch.
+    """Raises ValueError if the batch is fed, because all copies would then have the same batch.
 
     A scalar, such as a dropout rate, and a placeholder with a constant as its default may be fed.
     """
@@ -130,11 +131,11 @@ class StepChain:
 
   @property
   def ops(self) -> List[tf.Operation]:
-    """The operations that a copy of the step has."""
+    """The operations that are copied for each step."""
     return self._subgraph.ops
 
   def drawn(self) -> Tuple[List[tf.Operation], Set[tf.Operation]]:
-    """Returns the operations that draw a batch, and these with all operations that need them."""
+    """Returns the operations that draw a batch, and a set of these and all operations below."""
     drawing = self._gated.get(self._worker, [])
     return drawing, descendants(drawing, self._consumers)
 
@@ -166,7 +167,7 @@ class StepChain:
     return (self._remainder or self._subgraph).copy(name, number, replace=first, waits=waits)
 
   def _find_gated(self) -> Dict[str, List[tf.Operation]]:
-    """By task, the operations that wait for the step before."""
+    """By task, the operations that wait for the previous step."""
     gated = collections.defaultdict(list)
     loops_have_state = any(
       self._depths[op.name].loops and op.op_def.is_stateful and self._is_of_worker(op)
@@ -185,7 +186,7 @@ class StepChain:
     return self._tasks[op.name] == self._worker
 
   def _find_last(self) -> Dict[str, List[tf.Operation]]:
-    """By task, the operations after which the step is over there."""
+    """By task, the operations after which the step is over on that task."""
     last: Dict[str, Dict[str, tf.Operation]] = collections.defaultdict(dict)
     for op in self._subgraph.ops:
       task = self._tasks[op.name]
@@ -198,7 +199,7 @@ class StepChain:
     return collections.defaultdict(list, {task: list(ops.values()) for task, ops in last.items()})
 
   def _behind_branch(self, op) -> List[tf.Operation]:
-    """The operations outside of a branch that need an operation in it, if it is the last there."""
+    """The operations outside of a branch that need `op`, if `op` is last in the branch."""
     task = self._tasks[op.name]
     if any(self._tasks[consumer.name] == task for consumer in self._consumers[op]):
       return []
@@ -235,7 +236,7 @@ class StepChain:
 
 
 def _may_be_batch(tensor) -> bool:
-  """Whether a tensor is a placeholder that all copies share, and that may have examples."""
+  """Whether a tensor is a placeholder that all copies share, and that may contain examples."""
   if tensor.shape.ndims == 0 or not tensor.op.type.startswith("Placeholder"):
     return False
   return not any(default.op.type == "Const" for default in tensor.op.inputs)
@@ -247,7 +248,7 @@ def _tasks_of(ops) -> Dict[str, str]:
   for op in ops:
     handles = [tensor.op for tensor in op.inputs if is_handle_type(tensor)]
     tasks[op.name] = task_of_device(op.device)
-    if handles:  # whatever the operation's own device is, such as that of a read of a variable
+    if handles:  # the operation's own device does not matter, for example for a variable's read
       tasks[op.name] = tasks.get(handles[0].name, task_of_device(handles[0].device))
   return tasks
 
@@ -280,8 +281,8 @@ class Unrolled:
       worker: the device of the worker, such as "/job:worker/task:0"; None: the device of the loss.
 
     Raises:
-      ValueError: if `steps` is below 1, there is neither a loss nor a worker, or the step is fed
-        with its batch or prefetches.
+      ValueError: if `steps` is below 1, neither a loss nor a worker is given, the batch is fed, or
+        the step prefetches.
     """
     if isinstance(steps, bool) or int(steps) != steps or steps < 1:
       raise ValueError("steps must be a number, 1 or more, got %r" % (steps,))
@@ -343,9 +344,9 @@ class Unrolled:
       raise EndOfDataError(error, self.done(session, feed)) from None
 
   def _own_buffer(self, fetch):
-    """Copies a fetch on another task: it may have the buffer of a variable.
+    """Copies a fetch on another task, because it may share the buffer of a variable.
 
-    A later step of the run changes the variable, and the fetch may travel after that.
+    A later step of the run changes the variable, and the fetch may travel after that change.
     """
     if (not isinstance(fetch, tf.Tensor) or fetch.dtype.base_dtype in _NOT_COPIED
         or task_of_device(fetch.device) == task_of_device(self._worker)):

@@ -2,18 +2,19 @@
 
 Variables, slots and all computations stay float32. Tensors of other types travel unchanged.
 
-The table `_FORMATS` has a row for each type in wire_options.py but float32. To add a wire type, add
-it there and add a row here. A row says how a float32 tensor becomes a list of tensors, and how the
-list becomes float32 again. The list has the narrow values, and any other tensor that `widen` needs,
-such as a scale: every caller sends each tensor of the list, and each is a message.
+The table `_FORMATS` has a row for each type in wire_options.py except float32. To add a wire type,
+add the type to wire_options.py and a row to `_FORMATS`. A row says how a float32 tensor becomes a
+list of tensors, and how the list becomes float32 again. The list has the narrow values, and any
+other tensor that `widen` needs, such as a scale. Every caller sends each tensor of the list as a
+message.
 
-float16 ends at 65504, and larger values would arrive as infinity. So the largest value is checked
-before the cast, and the run fails with a message that names the tensor and counts the values that
-are too large. bfloat16 has the range of float32.
+The largest float16 is 65504, and larger values would arrive as infinity. So the largest value is
+checked before the cast, and the run fails with a message that names the tensor and counts the
+values that are too large. bfloat16 has the range of float32.
 
-int8 is for gradients only: `value_wire_dtype` and `lookup_wire_dtype` answer float32. Each of the
-gradients in a bucket has a scale of its own, so that a small gradient beside a large gradient
-does not become 0. The scales travel as bytes behind the values, in the same message.
+int8 is for gradients only: for int8, `value_wire_dtype` and the default of `lookup_wire_dtype` are
+float32. Each gradient in a bucket has its own scale, so that a small gradient beside a large
+gradient does not become 0. The scales travel as bytes after the values, in the same message.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _IN_USE = "tf1ps_wire_dtype"  # a collection: the wire dtype of the graph's look
 OVERFLOW = "float16 overflow: "  # the beginning of the message of a float16 overflow
 # The least value that float16 rounds to infinity: half a step of 32 above 65504, the largest.
 _LIMIT = 65520.0
-_STEPS = 127.0  # of an int8 to each side of 0; -128 is not used
-_LEAST_SCALE = np.finfo(np.float32).tiny  # TensorFlow's threads take what is smaller for 0
-_MOST_SCALE = np.nextafter(  # whose largest number of steps is still finite
+_STEPS = 127.0  # the int8 steps on each side of 0; -128 is not used
+_LEAST_SCALE = np.finfo(np.float32).tiny  # TensorFlow's threads flush smaller values to 0
+_MOST_SCALE = np.nextafter(  # times 127 steps, it is still finite
   np.float32(np.finfo(np.float32).max / _STEPS), np.float32(0))
 _SCALE_BYTES = 4  # a float32
 
@@ -46,7 +47,8 @@ class _Format(NamedTuple):
   # The wire type of variables' values. Its `widen` gets no shape and no sizes.
   values: str
   # The wire type of embedding lookups. Their gradients pass through the operations of `narrow` and
-  # `widen` (embedding.py), so each of these must be one cast between floating types, or "float32".
+  # `widen` (embedding.py). So each of these must be a single cast between floating types; otherwise
+  # `lookup` must be "float32".
   lookup: str
 
 
@@ -79,7 +81,7 @@ def lookup_wire_dtype(wire_dtype: Optional[str]) -> str:
 
 
 def value_wire_dtype(wire_dtype: str) -> str:
-  """Returns the type that values of variables travel as, where gradients travel as another."""
+  """Returns the type that values of variables travel as, if gradients travel as `wire_dtype`."""
   return _FORMATS[wire_dtype].values if wire_dtype in _FORMATS else wire_dtype
 
 
@@ -95,11 +97,11 @@ def narrow(tensor: tf.Tensor, wire_dtype: str, names: Sequence[str],
   Args:
     tensor: the values to send.
     wire_dtype: one of `WIRE_DTYPES`.
-    names: for messages, a name for each of the tensors that are concatenated in `tensor`.
-    sizes: the number of elements of each of them; () for a single name.
+    names: for error messages, the name of each of the tensors that are concatenated in `tensor`.
+    sizes: the number of elements of each of these tensors; () for a single name.
 
   Returns:
-    The tensors to send: `[tensor]` itself if it is not narrowed.
+    The tensors to send: `[tensor]` if the tensor is not narrowed.
 
   Raises:
     tf.errors.InvalidArgumentError: in a run, if a value is too large for float16.
@@ -113,13 +115,13 @@ def widen(arrived: Sequence[tf.Tensor], dtype: tf.DType, wire_dtype: str,
           shape: Optional[tf.TensorShape] = None, sizes: Sequence[int] = ()) -> tf.Tensor:
   """Reverses `narrow` for tensors that have arrived. Call it in the receiver's device scope.
 
-  It may be called in a branch of `tf.cond`. There it creates no constant that waits for the
-  condition, because that would cost a message (see `Bucket.send`).
+  You may call it in a branch of `tf.cond`. In a branch it creates no constant that waits for the
+  condition, because the wait would cost a message (see `Bucket.send`).
 
   Args:
     arrived: the tensors that `narrow` returned, on the receiver.
     dtype: the type of the tensor that was narrowed.
-    wire_dtype: the wire type that it was narrowed to.
+    wire_dtype: the wire type that the tensor was narrowed to.
     shape: the static shape of the tensor that was narrowed. Gradients need it.
     sizes: as they were given to `narrow`.
   """
@@ -155,7 +157,7 @@ def _to_int8(tensor, names, sizes):
   nothing = tf.zeros_like(scales)
   scales = tf.where(scales < _LEAST_SCALE, nothing, scales)  # not NaN
   scales = tf.where(scales > _MOST_SCALE, nothing + _MOST_SCALE, scales)
-  # What NaN is cast to does not matter: its scale makes it NaN again.
+  # The int8 value of a NaN does not matter, because its NaN scale makes it NaN again.
   divisors = tf.unstack(tf.where(scales > 0.0, scales, nothing + np.inf), len(parts))
   steps = [tf.cast(tf.round(part / divisor), tf.int8) for part, divisor in zip(parts, divisors)]
   if inner is None:
@@ -189,14 +191,15 @@ def _from_int8(arrived, shape, sizes):
 
 def _largest(tensor) -> tf.Tensor:
   """Returns the largest absolute value, []: NaN if any value is NaN or infinite."""
-  # As integers, floats of one sign have the same order, and NaN is above all: a maximum of floats
-  # may leave NaN out. Of no values it is the least integer, which is -0.0.
+  # Interpreted as integers, floats of one sign keep their order, and NaN is above all other values.
+  # A maximum of floats may ignore NaN. The maximum of no values is the least integer, which is -0.0
+  # as a float.
   largest = tf.bitcast(tf.reduce_max(tf.bitcast(tf.abs(tensor), tf.int32)), tf.float32)
   return tf.where(tf.is_inf(largest), tf.constant(np.nan), largest)
 
 
 def _inner(shape) -> Optional[List[int]]:
-  """Returns the shape of a row of an int8 message; None: the scale is a message of its own."""
+  """Returns the shape of a row of an int8 message; None: the scale is a separate message."""
   if shape.is_fully_defined():
     return []  # it travels flat
   inner = shape[1:]

@@ -1,4 +1,4 @@
-"""What needs no TensorFlow: this room's options, and the text of a number of bytes."""
+"""The parts of this package that need no TensorFlow: its options, and the text of byte counts."""
 
 import os
 
@@ -8,7 +8,7 @@ PACK_VARIABLE = "TF1PS_PACK_BYTES"  # of the environment of all tasks
 
 
 def pack_bytes_of_process() -> int:
-  """Returns the bytes below which tensors travel together; 0: none do.
+  """Returns the size in bytes below which tensors travel together; 0: all travel alone.
 
   Raises ValueError if TF1PS_PACK_BYTES is not a number of bytes.
   """
