@@ -1,9 +1,9 @@
 """Brings input to a worker: its share of the data, in batches by tf.data or queues.
 
 A program asks its `Shard` for files or records. It makes batches with tf.data, or with the datasets
-or producers of this room.
-Records that cannot be decoded are reported with file and line, or skipped. Sessions use this room
-to start iterators and queue runners and to explain their errors.
+or producers of this package.
+Records that cannot be decoded are reported with file and line, or skipped. Sessions use this
+package to start iterators and queue runners and to explain their errors.
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@
 
 Each graph has one `BadRecords` (graph_input.py), which all decoders of the graph use:
 
-1. A decoder of batches separates a bad record from the others of its batch.
-2. Under "fail", the default, the good records before a bad record reach the consumer. Then its run
-   fails with the decoder's error, which begins with the record's file and line (`located`).
-3. Under "skip" the record is counted and left out. The first ten are logged. Training stops when
-   more than a ratio of the records is bad. The ratio is of at least 100 records before the end of
-   the data.
+1. A decoder of batches separates a bad record from the other records of its batch.
+2. Under "fail", the default, the good records before a bad record reach the consumer. Then the
+   consumer's run fails with the decoder's error, which begins with the record's file and line
+   (`located`).
+3. Under "skip" the bad record is counted and left out. The first ten bad records are logged.
+   Training stops when the ratio of bad records is above `max_ratio`. Before the end of the data,
+   the ratio is computed as if at least 100 records had been read.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tf1ps.pipeline.input_options import ON_BAD_RECORD as POLICIES
 _log = logging.getLogger("tf1ps")
 
 _LOGGED = 10  # skipped records that are logged
-_ENOUGH = 100  # records, to judge the ratio before the end of the data
+_ENOUGH = 100  # the least number of records for the ratio, before the end of the data
 
 
 class TooManyBadRecordsError(Error, RuntimeError):
@@ -33,7 +34,7 @@ class TooManyBadRecordsError(Error, RuntimeError):
 
 
 class BadRecords:
-  """The policy for bad records in a graph, and the count of skipped records; for any thread.
+  """The policy for bad records in a graph, and the count of skipped records; thread-safe.
 
   Attributes:
     policy: "fail" or "skip".
@@ -54,16 +55,16 @@ class BadRecords:
     self._lock = threading.Lock()
 
   def clone(self) -> "BadRecords":
-    """Returns the same policy for another graph, with nothing skipped yet."""
+    """Returns the same policy for another graph, with no skipped record yet."""
     return BadRecords(self.policy, self.max_ratio)
 
   def skip(self, key: str, reason: str, read: int) -> None:
     """Counts a bad record; raises TooManyBadRecordsError if there are too many now.
 
     Args:
-      key: its position, such as "data/a.csv:17".
+      key: the record's position, such as "data/a.csv:17".
       reason: the decoder's error, such as "Field 3 in record 0 is not a valid float: x".
-      read: the number of records that were read so far, good and bad, with this record.
+      read: the number of records that were read so far, good and bad, including this record.
     """
     with self._lock:
       self.skipped += 1

@@ -1,24 +1,26 @@
-"""Batches of records that are decoded at once, also where some of the records are bad.
+"""Batches of records that one call decodes, even if some of the records are bad.
 
 `decode_batches` makes a dataset. Everything in it happens in tf.data, so that the position of its
 iterator can be saved:
 
-1. Marks, which say that a leased range ends there, are taken out of the records.
-2. One call decodes a batch. Where it fails, each record is decoded alone to find the bad records.
-   Then the good records are decoded together; under the policy "fail" only those before the first
-   bad record. Such a batch is smaller, or, where its size is fixed, has some good records twice.
+1. Marks, which say where a leased range ends, are removed from the records.
+2. One call decodes a batch. If it fails, each record is decoded alone to find the bad records. Then
+   the good records are decoded together; under the policy "fail", only the good records before the
+   first bad record. Such a batch is smaller. If the batch size is fixed, the batch has some good
+   records twice instead.
 3. A `Batch` carries its bad records and marks.
-4. Under the policy "skip" a batch without records comes last. It carries how many were read.
+4. Under the policy "skip" a batch without records comes last. It carries the number of records
+   read.
 
 `take_batch` takes the batches from an iterator and reports their bad records, in any session:
 
-1. Python is called only for a batch with bad records. It decodes the record again to get the
+1. Python is called only for a batch with bad records. It decodes each bad record again to get the
    decoder's message, and adds file and line.
-2. Under "skip" the record is counted and logged (bad_records.py). A batch in which no record is
-   left is not delivered; the next batch is taken instead.
+2. Under "skip" the bad record is counted and logged (bad_records.py). A batch that has no good
+   record is not delivered; the next batch is taken instead.
 3. Under "fail" the good records before a bad record are delivered, and the next run fails with an
-   InvalidArgumentError that has Python's message. Sessions of ours raise Python's error itself: the
-   decoder's error with the position, or TooManyBadRecordsError (`explain_input_error`).
+   InvalidArgumentError that has Python's message. Sessions of tf1ps raise Python's error itself:
+   the decoder's error with the position, or TooManyBadRecordsError (`explain_input_error`).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from tf1ps.pipeline import bad_records, iterators
 from tf1ps.pipeline import record_positions as positions
 from tf1ps.pipeline.graph_input import input_of
 
-MARK = b"\0tf1ps: the range ends here\0"  # a record's value; its number is the count before it
+MARK = b"\0tf1ps: the range ends here\0"  # a mark's value; its number counts the records before it
 _BYTE_ORDER_MARK = u"^\ufeff"
 _plain = tf.autograph.experimental.do_not_convert  # also for the functions that are called inside
 _ERROR_TEXT = re.compile(r"bad record #(\d+): ")  # as `_Reporter._keep` writes it
@@ -46,13 +48,14 @@ class Batch(NamedTuple):
 
   decoded: Tuple[Any, ...]  # the result of decode, flat; tensors [size, ...] or SparseTensors
   size: tf.Tensor  # int64 []: its number of records; a batch of size 0 is not trained on
-  bad_positions: tf.Tensor  # int64 [n]: of its bad records (record_positions.py); mostly n = 0
+  bad_positions: tf.Tensor  # int64 [n], of the bad records (record_positions.py); usually n = 0
   bad_values: tf.Tensor  # string [n]
-  # Under the policy "skip", int64 []: the number of records that were read so far, good and bad;
-  # after the last record -1 - that number. Else empty.
+  # Under the policy "skip", int64 []: the number of records that were read so far, good and bad.
+  # After the last record: -1 minus that number. Under other policies: empty.
   read: Tuple[tf.Tensor, ...] = ()
-  # Where ranges are marked: int64 [m], the source of each record of this batch, good or bad; int64
-  # [k], the sources of the ranges that ended; int64 [k], their numbers of records. Else empty.
+  # If ranges are marked: int64 [m], the source of each record of this batch, good or bad; int64
+  # [k], the sources of the ranges that ended; int64 [k], the numbers of records in these ranges.
+  # Otherwise empty.
   marks: Tuple[tf.Tensor, ...] = ()
 
 
@@ -66,8 +69,9 @@ class Rules(NamedTuple):
   first_number: int = 0  # the number of a file's first record
   has_text: bool = False  # whether a file may begin with a byte order mark
   parallel: int = 1  # chunks of batches that are decoded at the same time
-  # Batches that are handled together, which costs less. Batches with bad records come last among
-  # them, so it is 1 where the order of records matters, or ranges are marked.
+  # The number of batches that are handled together, which costs less time per batch. Batches with
+  # bad records come last among them, so the number is 1 if the order of records matters, or if
+  # ranges are marked.
   chunk: int = 1
 
 
@@ -138,7 +142,7 @@ class _Decoder:
     batches, count = _cut(position, value, rules)
     fast = _without_errors(batches.map(lambda *batch: self._at_once(*batch, more=more)))
     slow = batches.flat_map(lambda *batch: self._one_by_one(*batch, more=more))
-    # take() stops before the slow way where the fast way has yielded all batches.
+    # If the fast dataset has yielded all batches, take() stops before the slow dataset starts.
     if rules.chunk > 1:
       slow = slow.filter(lambda batch: tf.size(batch.bad_positions) > 0)
     return fast.concatenate(slow).take(count)
@@ -253,11 +257,11 @@ def _empty(dtype, shape, is_sparse):
 
 def take_batch(iterator, decode: Callable[[tf.Tensor], Any],
                rules: Rules) -> Tuple[List[Any], Tuple[tf.Tensor, ...]]:
-  """Takes the next batch that has records; the arguments after the first as in `decode_batches`.
+  """Takes the next batch that has records; for `decode` and `rules` see `decode_batches`.
 
   Returns:
     (the decoded tensors, flat; the marks of this batch and of empty batches before it).
-    A run raises errors as the module's docstring says.
+    A run raises the errors in the module's docstring.
   """
   reporter = _Reporter(tf.get_default_graph(), decode)
   late = None if rules.skips else tf.FIFOQueue(1, tf.string, name="bad_record")
@@ -275,7 +279,7 @@ def take_batch(iterator, decode: Callable[[tf.Tensor], Any],
 
   def next_one(*tensors):
     before = packed(tensors)
-    with tf.control_dependencies(tensors):  # take one batch after the other
+    with tf.control_dependencies(tensors):  # takes one batch after the other
       batch = _next(iterator, reporter, late)
     batch = batch._replace(
       marks=tuple(tf.concat(both, 0) for both in zip(before.marks, batch.marks)))
@@ -293,7 +297,7 @@ def take_batch(iterator, decode: Callable[[tf.Tensor], Any],
 
 def _next(iterator, reporter, late):
   """The next batch, after its bad records were reported."""
-  # An error that an earlier batch has left comes first: there may be no further batch.
+  # An error that an earlier batch has left comes first, because no further batch may come.
   waiting = [] if late is None else [
     tf.cond(late.size() > 0, lambda: _raise(late.dequeue()), lambda: tf.constant(True))]
   with tf.control_dependencies(waiting):
@@ -334,8 +338,8 @@ def _after(op):
 def explain_input_error(error: BaseException, graph: tf.Graph) -> BaseException:
   """Returns the error of Python code, or of a damaged file, that caused the error of a run.
 
-  For a bad record, this is the error that Python had; for a damaged file, a DataLossError with the
-  file's name; else the same error.
+  For a bad record, this is the error that Python raised. For a damaged file, it is a DataLossError
+  with the file's name. Otherwise the function returns `error` itself.
   """
   if isinstance(error, tf.errors.InvalidArgumentError):
     for text in failed_assertions(error):
@@ -352,7 +356,7 @@ class _Reporter:
     self._graph, self._decode = graph, decode
 
   def report(self, bad_positions, values, read=0):
-    """Returns a text for the error that ends the run, or ""."""
+    """Returns the text of the error that ends the run; "" if no error ends it."""
     policy = input_of(self._graph).bad_records
     is_last, read = read < 0, int(read if read >= 0 else -1 - read)
     try:
@@ -371,7 +375,7 @@ class _Reporter:
     return b""
 
   def _keep(self, error) -> bytes:
-    """Keeps an error for `explain_input_error`; returns its text, with its number."""
+    """Keeps an error for `explain_input_error`; returns the error's text, with its number."""
     known = input_of(self._graph)
     with known.lock:
       number = 1 + next(reversed(known.errors), 0)
@@ -392,7 +396,7 @@ def _decoding_error(decode, value) -> tf.errors.InvalidArgumentError:
   except tf.errors.OpError as error:
     text = error_line(error)
   except UnicodeDecodeError as error:
-    if error.object != value:  # it is TensorFlow's text, which quotes the record
+    if error.object != value:  # the object is TensorFlow's text, which quotes the record
       text = error_line(ValueError(error.object.decode("utf-8", "replace")))
   except Exception:  # decode needs more than the record, such as a table of the graph
     pass

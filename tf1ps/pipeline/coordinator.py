@@ -1,12 +1,12 @@
 """`tf1ps.Coordinator`, a drop-in for `tf.train.Coordinator`.
 
-The same arguments and methods, with these differences:
+It has the same arguments and methods, with these differences:
 
-1. `join` raises the error that ended a queue runner, not the OutOfRangeError that followed from it.
+1. `join` raises the error that ended a queue runner, not the OutOfRangeError that it caused.
 2. `join` does not wait for a queue runner's thread that is in Python or in a slow read. It returns
    within a second of the stop, and does not report these threads as "still running".
-3. `should_stop` raises where the loop would hang, because the graph has queue runners and none was
-   started.
+3. `should_stop` raises an error if the loop would hang because the graph has queue runners and none
+   of them was started.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Coordinator(queue_runners.RunnerCoordinator, metaclass=DropIn):
     return super().should_stop()
 
   def request_stop(self, ex: Union[BaseException, tuple, None] = None) -> None:
-    """Like `tf.train.Coordinator.request_stop`; the error of a queue runner comes first."""
+    """Like `tf.train.Coordinator.request_stop`; a queue runner's error takes precedence."""
     error = ex[1] if isinstance(ex, tuple) else ex
     if error is None or isinstance(error, (tf.errors.OutOfRangeError, tf.errors.CancelledError)):
       for failures in self._failures:
@@ -92,7 +92,7 @@ class Coordinator(queue_runners.RunnerCoordinator, metaclass=DropIn):
     super().join(threads - runners, stop_grace_period_secs, ignore_live_threads)
 
   def _have_failed(self, runners, others):
-    """Whether a runner has failed, and no thread enqueues or consumes elements any more."""
+    """Whether a runner has failed, and no thread still enqueues or consumes elements."""
     return any(failures.error is not None for failures in self._failures) and not any(
       thread.is_alive()
       for thread in [runner for runner in runners if runner.enqueues] + list(others))

@@ -2,16 +2,16 @@
 
 Each function returns the tensors of one batch:
 
-1. The files of this worker's share are read, several at a time where records are shuffled. Each
-   record gets its position (record_positions.py).
+1. The files of this worker's share are read, several at a time if records are shuffled. Each record
+   gets its position (record_positions.py).
 2. Records are shuffled, repeated for the epochs and grouped into batches.
 3. One call decodes a batch. For lines this is five to ten times as fast as a call per line. A
    record that cannot be decoded is reported or skipped (batch_decoding.py).
-4. Batches are made ahead of the training step. Our sessions initialise the iterator and can save
-   its position (iterators.py).
+4. Batches are made ahead of the training step. The sessions of tf1ps initialise the iterator and
+   can save its position (iterators.py).
 
-A file that is missing or damaged ends the job under either policy for bad records. In our sessions
-the error names the file.
+A file that is missing or damaged ends the job under either policy for bad records. In the sessions
+of tf1ps, the error names the file.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tf1ps.pipeline import shard as shard_lib
 from tf1ps.pipeline.graph_input import InputFile, input_of
 
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
-_CYCLE = 8  # files that are read at a time where records are shuffled
-_BLOCK = 16  # consecutive records of each
+_CYCLE = 8  # files that are read at the same time if records are shuffled
+_BLOCK = 16  # consecutive records that are read from each of these files
 _CHUNK = 16  # batches of shuffled records that are handled together
 _plain = tf.autograph.experimental.do_not_convert
 
@@ -49,22 +49,22 @@ def text_line_dataset(shard: shard_lib.Shard, pattern: Union[str, Sequence[str]]
                       prefetch: int = 2, num_parallel_decodes: int = 1) -> Any:
   """Reads lines of text, such as CSV, without their line ends, in the structure of decode's result.
 
-  The result is not a `tf.data.Dataset`, as the name says, but the tensors of the next batch, which
-  `input_fn` returns. A byte order mark before a file's first line is dropped, and so is every
-  carriage return. Every line feed ends a line, also inside quotes.
+  In spite of the function's name, the result is not a `tf.data.Dataset`. It is the tensors of the
+  next batch, which `input_fn` returns. A byte order mark before a file's first line is dropped, and
+  so is every carriage return. Every line feed ends a line, even inside quotes.
 
   Args:
     shard: this worker's share.
     pattern: the pattern of the files, as for `shard.files`.
     decode: takes a string vector [n] of records; returns tensors, dense or sparse, in any
       structure, whose first dimension is n. For example `tf.io.decode_csv`, `tf.io.parse_example`.
-    shuffle: size in records of the buffer that shuffles, in training; None: in order.
-    header_lines: lines at the beginning of each file before its records.
+    shuffle: in training, the size of the shuffle buffer in records; None: records keep their order.
+    header_lines: the number of lines at the beginning of each file before its records.
     compression: "GZIP", "ZLIB" or "" for none; None: GZIP for names that end in ".gz", else none.
     drop_remainder: whether every batch has exactly shard.batch_size records. Then a remainder at
       the end is dropped, and a skipped record is replaced by another record of its batch.
-    prefetch: batches that are made ahead of the training step.
-    num_parallel_decodes: batches that are decoded at the same time.
+    prefetch: the number of batches that are made ahead of the training step.
+    num_parallel_decodes: the number of batches that are decoded at the same time.
 
   Returns:
     Tensors in the structure of decode's result, with the batch as their first dimension.
@@ -86,7 +86,7 @@ def tf_record_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tens
                       shuffle: Optional[int] = None, compression: Optional[str] = None,
                       drop_remainder: bool = False, prefetch: int = 2,
                       num_parallel_decodes: int = 1) -> Any:
-  """Reads TFRecord files, such as of tf.train.Examples.
+  """Reads TFRecord files, for example files of tf.train.Examples.
 
   Arguments, result and errors are those of `text_line_dataset`.
   """
@@ -122,7 +122,7 @@ def fixed_length_record_dataset(shard: shard_lib.Shard, pattern, decode: Callabl
 def whole_file_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
                        shuffle: Optional[int] = None, drop_remainder: bool = False,
                        prefetch: int = 2, num_parallel_decodes: int = 1) -> Any:
-  """Reads files each of which is a record, such as an image.
+  """Reads files that each are a single record, such as an image.
 
   Arguments, result and errors are those of `text_line_dataset`.
   """
@@ -192,7 +192,7 @@ def _read_all(shard, paths, kinds, first, form, shuffle):
 
 
 def _read_leased(leased, paths, kinds, first, form):
-  """The records of the leased files, with a mark after those of each file."""
+  """The records of the leased files, with a mark after the records of each file."""
   paths, kinds = tf.constant(paths), tf.constant(kinds)
 
   def read(number):

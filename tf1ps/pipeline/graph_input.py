@@ -1,10 +1,10 @@
-"""The notes of tf1ps on the input of a graph. It attaches nothing else to a graph.
+"""The notes of tf1ps on the input of a graph; tf1ps attaches nothing else to a graph.
 
-A program's `input_fn` builds in the default graph and returns nothing but tensors, and a queue
-runner is found in the graph's collection. So these values cannot travel as arguments from the
-function that builds an input to the session that runs it. `GraphInput` lists them, with the reason
-for each. It is an attribute of the graph, because its tensors refer to the graph: a dictionary of
-graphs would keep them alive.
+A program's `input_fn` builds in the default graph and returns only tensors, and sessions find queue
+runners in the graph's collection. So some values cannot travel as arguments from the function that
+builds an input to the session that runs it. `GraphInput` holds these values, and gives the reason
+for each. It is an attribute of the graph, because its tensors refer to the graph: a dictionary with
+graphs as keys would keep the graphs alive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class InputFile(NamedTuple):
 
   path: str
   numbered: bool  # whether it holds records that have numbers; else the file is the record
-  values: Callable[[], tf.data.Dataset]  # makes a dataset of the strings in it
+  values: Callable[[], tf.data.Dataset]  # makes a dataset of the strings in the file
 
 
 class RecordSource(NamedTuple):
@@ -41,12 +41,12 @@ class GraphInput:
   Attributes:
     files: the table of `InputFile`s. A record travels through the graph with an integer that holds
       its file's index in this table, and only an error needs the name.
-    bad_records: the policy for records that cannot be decoded. The task sets it from its flags,
-      before a program that knows nothing of it builds the decoders.
-    record_sources: the `RecordSource`s that no Reader marks. The queue runner that decodes them
-      looks for them when it starts.
-    errors: {number: error}, the errors that Python code in the graph had. A run returns only their
-      text, which names the number.
+    bad_records: the policy for records that cannot be decoded. The task sets the policy from its
+      flags. Then the program, which does not know the policy, builds the decoders.
+    record_sources: the `RecordSource`s that no Reader marks. The queue runner that decodes their
+      records looks for these sources when it starts.
+    errors: {number: error}, the errors that Python code in the graph raised. A run returns only the
+      text of an error, which names the number.
     lock: held while `errors` changes.
   """
 
@@ -74,8 +74,8 @@ def use_bad_records(policy: BadRecords, graph: Optional[tf.Graph] = None) -> Non
 def add_record_source(keys: tf.Tensor, values: tf.Tensor) -> None:
   """Marks two tensors as records and their keys, so that a queue runner can name a bad record.
 
-  The results of TensorFlow's Readers need no mark. Call this where records pass through a queue
-  before they are decoded. `keys`, of the same shape as `values`, a scalar or [n], says where each
-  record is: "a.csv:17".
+  The results of TensorFlow's Readers need no mark. Call this function if records pass through a
+  queue before they are decoded. `keys` says where each record is, such as "a.csv:17". It has the
+  same shape as `values`: a scalar or [n].
   """
   input_of(keys.graph).record_sources.append(RecordSource(keys, values))

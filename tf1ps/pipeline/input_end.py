@@ -5,7 +5,7 @@
   GENERATED    also random numbers, new in each run              no end
   ENDLESS      a dataset that repeats, or a queue whose runners  no end
                fill it again and again
-  AT_AN_END    all else: nothing in the graph contradicts it     an end
+  AT_AN_END    all other data, as far as the graph shows         an end
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VARIABLES = frozenset(["VarHandleOp", "ReadVariableOp", "VariableV2", "Variable
 _RANDOM = ("Random", "TruncatedNormal", "ParameterizedTruncatedNormal", "Multinomial", "Stateful",
            "Rng")
 _CHECKS = frozenset(["Assert", "Print", "PrintV2", "CheckNumericsV2"])
-_COUNTS = frozenset(["CountUpTo", "ResourceCountUpTo"])  # of the epochs of a producer
+_COUNTS = frozenset(["CountUpTo", "ResourceCountUpTo"])  # they count the epochs of a producer
 
 
 class Ending(enum.Enum):
@@ -40,10 +40,10 @@ class Ending(enum.Enum):
 
 
 def ending_of(tensors: Any) -> Ending:
-  """Returns how data end, as far as the graph shows that.
+  """Returns how data end, as far as the graph shows.
 
   Args:
-    tensors: those of a batch, in any structure.
+    tensors: the tensors of a batch, in any structure.
   """
   roots = [tensor.op for tensor in tf.nest.flatten(tensors) if tensor is not None]
   needed = needed_ops(roots)
@@ -58,14 +58,14 @@ def ending_of(tensors: Any) -> Ending:
 
 
 def _is_quiet(op: tf.Operation) -> bool:
-  """Whether an operation with a state neither reads data from outside of the graph nor ends any."""
+  """Whether an operation with state neither reads data from outside of the graph nor ends data."""
   kind = op.type
   return (kind in _VARIABLES or kind in _CHECKS or kind.endswith("CandidateSampler")
           or "HashTable" in kind or kind.startswith(_RANDOM) and "Queue" not in kind)
 
 
 def _never_ends(needed: Iterable[tf.Operation], seen: Set[tf.Operation]) -> bool:
-  """Whether operations never end the data; `seen` has the queues that are looked at already."""
+  """Whether operations never end the data; `seen` has the queues that were checked already."""
   return not any(_may_end(op, seen) for op in needed)
 
 
@@ -79,7 +79,7 @@ def _may_end(op: tf.Operation, seen: Set[tf.Operation]) -> bool:
     return not _repeats(op)
   if kind.endswith("Queue"):
     return op not in seen and not _is_filled_again(op, seen)
-  # What a queue or an iterator gives is as long as the queue or the iterator itself.
+  # The elements of a queue or an iterator end only when the queue or the iterator itself ends.
   return not (kind.startswith(("Queue", "Reader", "IteratorGetNext")) or kind.endswith("Reader"))
 
 
@@ -105,10 +105,10 @@ def _repeats(iterator: tf.Operation) -> bool:
 
 
 def _ends_in_repeat(name: Optional[str], find: Callable) -> bool:
-  """Whether a dataset is a repeat without end, or comes from it by functions that do not end it.
+  """Whether a dataset repeats without end, or is made from such a dataset without ending it.
 
   Args:
-    name: of the dataset's tensor; None: not known.
+    name: the name of the dataset's tensor; None: not known.
     find: returns the NodeDef of a name, or None.
   """
   while name:

@@ -1,4 +1,4 @@
-"""The allowed values of this room's options; importing it does not import TensorFlow."""
+"""The allowed values of this package's options; importing it does not import TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Iterators that sessions initialise, and whose positions can be saved.
 
-TensorFlow's sessions for training initialise variables and tables. The user must initialise an
-iterator that is not one-shot, also in each session that replaces another. Here:
+TensorFlow's training sessions initialise variables and tables. With them, the user must initialise
+an iterator that is not one-shot, again in each session that replaces another session. Here:
 
-1. `iterator_initializers` finds the operations that initialise the iterators of a graph. Our
-   sessions run them after the initialisers of variables and tables, because a dataset may read
-   both.
+1. `iterator_initializers` finds the operations that initialise the iterators of a graph. The
+   sessions of tf1ps run them after the initialisers of variables and tables, because a dataset may
+   read both.
 2. `without_autotuning` removes a thread of tf.data that can delay the end of a session.
 3. `next_batch` makes an iterator of a program's dataset.
 4. `IteratorPositions` saves the positions of iterators, and restores them in a new session.
@@ -35,10 +35,12 @@ KEEPING = (  # datasets that keep the order of records, and drop none before the
   "MapDataset", "ParallelMapDataset", "MapAndBatchDataset", "BatchDataset", "ParallelBatchDataset",
   "PaddedBatchDataset", "PrefetchDataset", "OptionsDataset", "ModelDataset", "OptimizeDataset")
 _FILES = ("position.index", "position.data-00000-of-00001")
-# The largest position: each worker's passes to a ps every few seconds, and is in each checkpoint.
+# The size of the largest position. Each worker sends its position to a ps every few seconds, and
+# each checkpoint contains all positions.
 MOST_BYTES = 1 << 26
-# Part of the name of our own operation that calls Python, which reports bad records. It is on the
-# device of this process (batch_decoding.py), and so `has_python_calls` does not count it.
+# Part of the name of the only operation of tf1ps that calls Python, to report bad records. The
+# operation is on the device of this process (batch_decoding.py), so `has_python_calls` does not
+# count it.
 REPORT_NAME = "tf1ps_bad_records"
 
 
@@ -48,15 +50,15 @@ class PositionError(Error, RuntimeError):
 
 def iterator_initializers(graph: tf.Graph, already: Any = None,
                           only_task: Optional[str] = None) -> List[tf.Operation]:
-  """Finds the operations that initialise the iterators of a graph; adds nothing to it.
+  """Finds the operations that initialise the iterators of a graph; adds nothing to the graph.
 
-  An iterator whose initialiser needs a placeholder to be fed is left to the user. So is the string
-  handle of a feedable iterator, but not the iterators that it names.
+  The user must initialise an iterator whose initialiser needs a fed placeholder. The user must also
+  feed the string handle of a feedable iterator, but not initialise the iterators that it names.
 
   Args:
     graph: the graph.
-    already: operations or tensors that have run, a single one or a structure, such as the
-      local_init_op with the collection TABLE_INITIALIZERS. Their iterators are left out.
+    already: an operation or tensor that has run, or a structure of them, such as the local_init_op
+      with the collection TABLE_INITIALIZERS. The iterators that they initialise are left out.
     only_task: a task such as "/job:worker/task:1". Iterators on another task's device are left out,
       because that task initialises them. None: all iterators.
 
@@ -85,12 +87,12 @@ def iterator_initializers(graph: tf.Graph, already: Any = None,
 
 
 def next_batch(dataset: tf.data.Dataset) -> Any:
-  """Makes an iterator of a dataset of batches, which our sessions initialise; returns its next."""
+  """Makes an iterator that sessions of tf1ps initialise; returns the tensors of the next batch."""
   return tf.data.make_initializable_iterator(without_autotuning(dataset)).get_next()
 
 
 def generated(generate: Callable[[], Iterator], spec: Any) -> tf.data.Dataset:
-  """Makes a dataset of what a function of Python yields; TensorSpecs describe an element."""
+  """Makes a dataset of a Python function's yielded values; TensorSpecs describe an element."""
   if "output_signature" in inspect.signature(tf.data.Dataset.from_generator).parameters:
     return tf.data.Dataset.from_generator(generate, output_signature=spec)
   return tf.data.Dataset.from_generator(  # TensorFlow 1.15's arguments; later they are deprecated
@@ -113,14 +115,14 @@ def _is_on(device: str, task: Optional[str]) -> bool:
 
 
 def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """Returns a dataset without autotuning; datasets made of it inherit that.
+  """Returns a dataset without autotuning; datasets made from it inherit this option.
 
-  On TensorFlow 2 an iterator has a thread that tunes its parallelism and sleeps in between, for up
-  to a minute. When the session is closed the thread is woken, but it sleeps on if it checks its
-  state before it counts as cancelled. The close waits for it, and holds a lock that all other
-  sessions of the process's server need. Without autotuning there is no such thread, and
-  `num_parallel_calls=tf.data.AUTOTUNE` means the number of cores. The thread of TensorFlow 1.15
-  ends at once, so the dataset stays as it is there.
+  On TensorFlow 2 an iterator has a thread that tunes the iterator's parallelism and sleeps in
+  between, for up to a minute. Closing the session wakes the thread, but the thread sleeps again if
+  it checks its state before it counts as cancelled. The close waits for the thread, and holds a
+  lock that all other sessions of the process's server need. Without autotuning this thread does not
+  exist, and `num_parallel_calls=tf.data.AUTOTUNE` means the number of cores. The thread of
+  TensorFlow 1.15 ends immediately, so on 1.15 this function returns the dataset unchanged.
   """
   options = tf.data.Options()
   if not hasattr(options, "autotune"):
@@ -130,10 +132,10 @@ def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def has_python_calls(graph: tf.Graph) -> bool:
-  """Returns whether a graph calls Python, also in functions, apart from reports of bad records.
+  """Returns whether a graph or its functions call Python, apart from reports of bad records.
 
   Operations of `tf.py_func`, `tf.numpy_function` and `Dataset.from_generator` run only in the
-  process that built them, on whatever device they are.
+  process that built them, regardless of their device.
   """
   definition = graph.as_graph_def()
   nodes = list(definition.node)
@@ -143,16 +145,16 @@ def has_python_calls(graph: tf.Graph) -> bool:
 
 
 class IteratorPositions:
-  """The positions of the iterators of a graph that our sessions initialise.
+  """The positions of the iterators of a graph that sessions of tf1ps initialise.
 
-  A position is bytes. They contain what the pipeline contains, such as the elements in a shuffle
-  buffer. TensorFlow writes them only to a file, so they pass through a temporary directory of this
-  process, and the iterators must be on a device of this process.
+  A position is a byte string. It contains the state of the pipeline, such as the elements in a
+  shuffle buffer. TensorFlow writes a position only to a file. So it passes through a temporary
+  directory of this process, and the iterators must be on a device of this process.
 
   Attributes:
-    digest: a text that is equal for equal pipelines: the same operations, functions and constants,
-      such as file names.
-    can_save: whether there are iterators, and none calls Python.
+    digest: a text that is equal for equal pipelines, which have the same operations, functions and
+      constants, such as file names.
+    can_save: whether the graph has iterators, and none of them calls Python.
     calls_python: whether an iterator calls Python.
   """
 
@@ -168,7 +170,7 @@ class IteratorPositions:
     self._prefix = tf.placeholder(tf.string, [], "position_file")
     names = [op.inputs[1].op.name for op in self._initializers]
     slices = [""] * len(names)
-    # The device of the iterators, which may be none, and not the worker's default device.
+    # The device of the iterators (they may have no device), not the worker's default device.
     with tf.device(self._initializers[0].device):
       states = [_serialize(op.inputs[1]) for op in self._initializers]
       self._save = tf.raw_ops.SaveV2(
@@ -201,7 +203,8 @@ class IteratorPositions:
   def restore(self, session: tf.Session, position: bytes) -> None:
     """Restores the positions of iterators that are initialised.
 
-    Raises PositionError if the position cannot be restored; the iterators are at their beginning.
+    Raises PositionError if the position cannot be restored; then the iterators are at their
+    beginning.
     """
     size, _, both = position.partition(b"\n")
     try:
@@ -217,7 +220,7 @@ class IteratorPositions:
 
 @contextlib.contextmanager
 def _position_errors() -> Iterator[None]:
-  """Makes an error a PositionError, unless it is that of a session which is lost or closed."""
+  """Turns an error into a PositionError, unless the error means a lost or closed session."""
   try:
     yield
   except CONNECTION_ERRORS:
@@ -237,7 +240,7 @@ def _serialize(handle):
 
 
 def _description(graph: tf.Graph, initializers: List[tf.Operation]) -> list:
-  """Returns type and constant of each operation of the pipelines and their functions, in order."""
+  """Returns (type, constant) of each operation of the pipelines and their functions, in order."""
   definition = graph.as_graph_def()
   functions = {each.signature.name: each for each in definition.library.function}
   names = {op.name for op in needed_ops(initializers)}

@@ -1,6 +1,6 @@
 """The leases of all workers on ranges of the data (`--shard=dynamic`), in a table on a server.
 
-The data are a number of ranges: files, or blocks of records. Each epoch hands out every range once.
+The data consist of ranges: files, or blocks of records. Each epoch hands out every range once.
 `LeaseState` holds the state as JSON, so that a server and a file can keep it:
 
   state  in the table      next state
@@ -10,19 +10,19 @@ The data are a number of ranges: files, or blocks of records. Each epoch hands o
                            back: `return_leases` of a worker that left or is lost
   done   nowhere           (none)
 
-The examples of a returned lease that the worker already trained on will be trained on twice, and
-are counted.
+The examples of a returned lease that the worker already trained on are trained on again. The state
+counts these examples.
 
 `LeaseTable` keeps this state in a control record, for all workers of a job:
 
-1. When the job's state begins, the chief writes the table: new, or from the checkpoint (`begin`).
-   Each beginning starts an era.
+1. When the job's state begins, the chief writes the table: a new table, or the table from the
+   checkpoint (`begin`). Each beginning starts an era.
 2. A session joins the present era (`attach`). A session of an earlier era cannot change the table,
    because its updates may be lost.
 3. With each checkpoint the chief saves a copy (`to_json`), before the variables are saved. So the
    updates of all done ranges in the copy are in the checkpoint.
 
-A lease is a number: epoch * 2^32 + its place in the order of the epoch, from 0.
+A lease is a number: epoch * 2^32 + the lease's place in the order of the epoch, from 0.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EPOCH = 2 ** 32  # the distance between the leases of two epochs
 
 
 class StaleSessionError(Error, RuntimeError):
-  """The table belongs to a later initialisation of the variables than the session does."""
+  """The table belongs to a later initialisation of the variables than the session."""
 
 
 class DifferentDataError(Error, RuntimeError):
@@ -55,7 +55,7 @@ class DifferentDataError(Error, RuntimeError):
 def range_of(lease: int, count: int, seed: Optional[int]) -> int:
   """Returns the range of a lease, as epoch * 2^32 + the range's index, with `count` ranges.
 
-  `seed` shuffles the ranges of each epoch alike on all workers; None: the order of the indices.
+  `seed` shuffles the ranges of each epoch in the same way on all workers; None: index order.
   """
   if seed is None:
     return lease
@@ -88,7 +88,7 @@ class LeaseState:
 
   @classmethod
   def check(cls, text: str) -> str:
-    """Returns what `LeaseTable.to_json` has returned; else ValueError, KeyError or TypeError."""
+    """Returns a text of `LeaseTable.to_json`; else raises ValueError, KeyError or TypeError."""
     value = json.loads(text)
     for name, kind in (("digest", str), ("count", int), ("next", int), ("again", int),
                        ("back", list), ("out", dict)):
@@ -104,7 +104,8 @@ class LeaseState:
             held: Iterable[int] = ()) -> Optional[int]:
     """Grants worker `owner` a lease of `epoch` (None: any); returns it, or None if none is left.
 
-    A worker that was taken for lost may still read the ranges `held`, and gets none of these.
+    A worker that was wrongly considered lost may still read the ranges `held`, and gets none of
+    these.
     """
     value, held = self.value, set(held)
     lease = next((back for back in value["back"]
@@ -120,7 +121,7 @@ class LeaseState:
     return lease
 
   def done(self, owner: int, leases: Iterable[int]) -> None:
-    """Ends leases whose ranges are done; ignores those that the worker does not hold any more."""
+    """Ends leases whose ranges are done; ignores leases that the worker no longer holds."""
     for lease in leases:
       if self.value["out"].get(str(lease), [None])[0] == owner:
         del self.value["out"][str(lease)]
@@ -162,7 +163,7 @@ class LeaseState:
     return self.value["again"]
 
   def _next(self) -> int:
-    """The next new lease; it is of the next epoch where this epoch's are all granted."""
+    """The next new lease; it is of the next epoch if all leases of this epoch are granted."""
     value = self.value
     epoch, place = divmod(value["next"], EPOCH)
     return (epoch + 1) * EPOCH if place >= value["count"] else value["next"]
@@ -176,15 +177,15 @@ class LeaseTable:
   """One task's access to the table.
 
   Attributes:
-    records: the number of records in the data, where they were counted; else None.
+    records: the number of records in the data, or None if they were not counted.
   """
 
   def __init__(self, table: ControlTable, container: Optional[str], digest: str,
                epochs: Optional[int]):
     """Prepares the access; makes no call yet.
 
-    `table` belongs to the task that keeps the job's control records; `digest` is that of this
-    worker's ranges; `epochs` is how often each range is handed out, None: without end.
+    `table` belongs to the task that keeps the job's control records. `digest` is the digest of this
+    worker's ranges. `epochs` is the number of times that each range is handed out; None: no end.
     """
     self._table = table
     self._name = "ranges:%s" % container
@@ -225,9 +226,9 @@ class LeaseTable:
     self._era, self.records = value["era"], value["records"]
 
   def change(self, function: Callable[[LeaseState], object]):
-    """Changes the table atomically; returns what the function returned.
+    """Changes the table atomically; returns the result of `function`.
 
-    The function takes the `LeaseState`; it may be called more than once. Raises ControlError, or
+    `function` takes the `LeaseState`, and may be called more than once. Raises ControlError, or
     StaleSessionError if another era has begun.
     """
     answers = []
@@ -246,7 +247,7 @@ class LeaseTable:
     return answers[-1]
 
   def to_json(self) -> str:
-    """Returns the state, or the last that was read if the server does not answer.
+    """Returns the state, or the last state that was read if the server does not answer.
 
     Raises tf.errors.AbortedError if no state was read before.
     """

@@ -2,14 +2,14 @@
 
 `WorkerLeases` connects the table of all workers (lease_table.py) with this worker's input pipeline:
 
-1. `dataset` yields the ranges that this worker leases, one each time the pipeline asks. A thread of
-   ours takes the lease, because a pipeline's own thread must not wait for a session.
-2. When there is no lease to take, the dataset ends, so that shuffle buffers and unfinished batches
-   are emptied. That is a pass. The next pass begins when the dataset's iterator is initialised
+1. `dataset` yields the ranges that this worker leases, a range each time the pipeline asks. A
+   separate thread takes the lease, because a pipeline's own thread must not wait for a session.
+2. When no lease is left to take, the dataset ends, so that shuffle buffers and unfinished batches
+   are emptied. This ends a pass. The next pass begins when the dataset's iterator is initialised
    again.
 3. `note_trained` counts the examples that the worker trained on. A range is done when all its
-   examples were trained on. Where the program's own pipeline changes the order of records, all
-   ranges of a pass are done when the pass has ended (`finish_pass`).
+   examples were trained on. If the program's own pipeline changes the order of records, all ranges
+   of a pass are done when the pass has ended (`finish_pass`).
 4. About once per second the thread reports finished and partly finished ranges to the table.
 
 `lease_files` and `lease_blocks` make the leases for a shard. `Blocks` divides a dataset into blocks
@@ -41,8 +41,8 @@ from tf1ps.pipeline.record_positions import MAX_EPOCHS
 from tf1ps.state import ControlError
 
 _log = logging.getLogger("tf1ps")
-BATCHES_PER_BLOCK = 8  # of a block, by default
-_SEED = 1  # of the order of shuffled ranges, the same on all workers
+BATCHES_PER_BLOCK = 8  # the default size of a block
+_SEED = 1  # the seed of the order of shuffled ranges, which is the same on all workers
 _NOTHING_YET, _END = -1, -2
 _ENDLESS = -1  # a cardinality
 
@@ -59,7 +59,7 @@ class WorkerLeases:
 
   Attributes:
     owner: the worker's index.
-    by_epoch: whether a pass ends with its epoch, so that all its ranges are done at its end.
+    by_epoch: whether a pass ends with its epoch, so that all its ranges are done at the end.
     was_asked: whether the pipeline has asked for a range since the pass began.
   """
 
@@ -97,7 +97,8 @@ class WorkerLeases:
         range_ = self._next(number)
 
     numbers = generated(generate, tf.TensorSpec([], tf.int64))
-    # The records are read inside of flat_map, and a dataset in there hands no options on.
+    # The records are read inside of flat_map, and the options of a dataset in flat_map are not
+    # passed on.
     return without_autotuning(numbers.filter(lambda range_: range_ >= 0))
 
   def _next(self, number):
@@ -119,7 +120,7 @@ class WorkerLeases:
     """Begins the first pass of a session, before the session's iterators are initialised.
 
     `change` changes the table. It raises ControlError if the server does not answer, and
-    StaleSessionError if the session must not change the table any more.
+    StaleSessionError if the session must no longer change the table.
     """
     with self._condition:
       self._change = change
@@ -128,7 +129,7 @@ class WorkerLeases:
     threading.Thread(target=self._work, args=(change,), daemon=True, name="tf1ps: leases").start()
 
   def begin_pass(self) -> bool:
-    """Begins the next pass after `finish_pass`; returns False if there is no lease to take."""
+    """Begins the next pass after `finish_pass`; returns False if no lease is left to take."""
     if not self._change(lambda state: state.has_more):
       return False
     with self._condition:
@@ -136,7 +137,7 @@ class WorkerLeases:
     return True
 
   def end(self) -> None:
-    """Ends the thread; nothing is leased or reported any more."""
+    """Ends the thread, which then leases and reports nothing more."""
     with self._condition:
       self._change, self._has_ended = None, True
       self._condition.notify_all()
@@ -151,10 +152,10 @@ class WorkerLeases:
       self._exchange()
 
   def finish_pass(self) -> bool:
-    """Notes that everything that the pass has read was trained on, and reports it.
+    """Notes that all records that the pass has read were trained on, and reports this.
 
-    Returns False if the pipeline ended before the pass did. Then it is unknown which records the
-    pipeline left out, and all leases are released.
+    Returns False if the pipeline ended before the pass ended. Then it is unknown which records the
+    pipeline left out, so all leases are released.
     """
     with self._condition:
       has_ended = self._has_ended and not self._new
@@ -179,7 +180,7 @@ class WorkerLeases:
     return self._trained.get(range_, 0)
 
   def note_trained(self, range_: int, examples: int, is_done: bool) -> None:
-    """Counts examples of a range that were trained on, and ends its lease if they are the last."""
+    """Counts examples of a range that were trained on; ends its lease if `is_done`."""
     with self._condition:
       if range_ in self._held:
         self._trained[range_] = self._trained.get(range_, 0) + examples
@@ -209,7 +210,7 @@ class WorkerLeases:
         threading.Event().wait(TIMING.local_poll_interval)
 
   def _report(self):
-    with self._exchanging:  # another thread must not return a lease that this thread just takes
+    with self._exchanging:  # another thread must not return a lease that this thread is taking
       self._exchange()
 
   def _exchange(self):
@@ -225,7 +226,8 @@ class WorkerLeases:
     def transact(state):
       state.done(self.owner, done)
       state.note_trained(self.owner, trained)
-      # A lease that is in the table and not held is of an earlier session, or its answer was lost.
+      # If the table has a lease of this worker that is not held, the lease is from an earlier
+      # session, or the answer that granted it was lost.
       state.return_leases(self.owner, held)
       lease = (state.grant(self.owner, epoch if self.by_epoch else None, held)
                if is_wanted else None)
@@ -244,7 +246,7 @@ class WorkerLeases:
     if lease is None:
       self._has_ended = True
     else:
-      # As the records report it: their positions tell only so many epochs apart.
+      # As the records report the range: their positions distinguish only MAX_EPOCHS epochs.
       range_ = range_of(lease, count, self._seed) % (MAX_EPOCHS * EPOCH)
       self._epoch = lease // EPOCH
       self._held[range_] = self._leases[range_] = lease
@@ -255,12 +257,12 @@ class WorkerLeases:
 class Blocks:
   """A dataset that is leased in blocks of records.
 
-  1. The records are counted once, when training starts: by the dataset's cardinality, or else by
-     reading it (`count`).
-  2. Each range is a block of `size` consecutive records. The records before it are skipped by
-     reading them, which is fast in memory. Large files are better leased as files.
-  3. With `shuffle` the blocks come in another order in each epoch, and each block is shuffled in
-     itself, so that the records of a block stay together.
+  1. The records are counted once, when training starts: by the dataset's cardinality, or by reading
+     the dataset if the cardinality is unknown (`count`).
+  2. Each range is a block of `size` consecutive records. The records before the block are skipped
+     by reading them, which is fast in memory. Large files are better leased as files.
+  3. With `shuffle` the blocks come in a different order in each epoch. The records are shuffled
+     only within each block, so that the records of a block stay together.
   4. As long as later datasets keep the order and number of records (`order_is_kept`),
      the n-th trained example is the n-th record that was read, and `trained` can count by block.
 
@@ -277,7 +279,8 @@ class Blocks:
       dataset: a dataset of single records, in the same order on all workers.
       size: records per block; the last block may be smaller.
       leases: this worker's leases.
-      shuffle: size in records of the buffer that shuffles a block; None: in order.
+      shuffle: the size of the shuffle buffer for a block, in records; None: records keep their
+        order.
     """
     self.size = size
     self._leases = leases
@@ -311,7 +314,7 @@ class Blocks:
     return -(-self.records // self.size)
 
   def order_is_kept(self) -> bool:
-    """Returns whether all datasets built after this dataset keep order and number of records.
+    """Returns whether all datasets built after this one keep the order and number of records.
 
     A function that maps whole batches may change their size.
     """
@@ -347,8 +350,8 @@ class LeasedData(NamedTuple):
 
   leases: WorkerLeases  # of this worker
   digest: str  # differs for different ranges
-  count: Optional[int]  # of ranges; None: that of the blocks, after they were counted
-  blocks: Optional[Blocks]  # None where the ranges are files
+  count: Optional[int]  # the number of ranges; None: it is known after the blocks were counted
+  blocks: Optional[Blocks]  # None if the ranges are files
 
 
 class RangeReport(NamedTuple):
@@ -356,11 +359,11 @@ class RangeReport(NamedTuple):
 
   trained: tf.Tensor  # int64 [n]: the range of each record of the batch
   ended: tf.Tensor  # int64 [m]: ranges that were read to their end
-  sizes: tf.Tensor  # int64 [m]: the number of records in each of these
+  sizes: tf.Tensor  # int64 [m]: the number of records in each of these ranges
 
 
 def lease_files(owner: int, paths: List[str], shuffle: bool = False) -> LeasedData:
-  """Leases files to worker `owner`; `shuffle` gives each epoch another order.
+  """Leases files to worker `owner`; `shuffle` gives each epoch a different order.
 
   `paths` are all files, sorted; their directories may differ between workers.
   """

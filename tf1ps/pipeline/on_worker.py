@@ -1,19 +1,19 @@
 """Keeps an input pipeline on the worker that it feeds, under any device setter.
 
-TensorFlow's device setter places each variable on a ps, also the counter that ends the data after
-`num_epochs`. The counter has the same name on all workers, so all of them count with a variable,
-and two workers that should both read all the data get a part of it each. Operations that are built
-in `scope` stay on the worker:
+TensorFlow's device setter places each variable on a ps, including the counter that ends the data
+after `num_epochs`. The counter has the same name on all workers, so all workers share one counter.
+Two workers that should each read all the data then each get only a part of it. Operations that are
+built in `scope` stay on the worker:
 
-1. A no-op shows which device is in force for operations other than variables. Under a device
-   setter, TensorFlow's or ours, this is the setter's worker. The no-op never runs.
-2. If the device has no job, the worker is that which our device setter in this graph named. If it
-   has a job and no task ("/job:worker"), the task is that of this process's `tf1ps.Server`, because
-   TensorFlow 1.15 would use the first task of the job.
-3. This device is set for everything in the scope. An inner device wins over a device setter.
+1. A no-op shows which device applies to operations other than variables. Under a device setter, of
+   TensorFlow or of tf1ps, this is the setter's worker. The no-op never runs.
+2. If the device has no job, the worker is the worker that the device setter of tf1ps has named in
+   this graph. If the device has a job and no task ("/job:worker"), the task is the task of this
+   process's `tf1ps.Server`, because TensorFlow 1.15 would use the first task of the job.
+3. This device is set for everything in the scope. An inner device overrides a device setter.
 
-A pipeline belongs to its session and is in no job's container: clearing the container must not
-meet an operation that waits in a queue.
+A pipeline belongs to its session and is in no job's container, so that clearing the container
+never affects an operation that waits in a queue.
 """
 
 from __future__ import annotations

@@ -4,14 +4,14 @@ They have the names and arguments of TensorFlow's functions, and call them: `str
 `input_producer`, `range_input_producer`, `slice_input_producer`; `batch`, `batch_join`,
 `shuffle_batch`, `shuffle_batch_join` and their `maybe_` forms. The differences:
 
-1. Everything that a call builds is on the worker (on_worker.py), also the counter of `num_epochs`,
-   which under `tf.train.replica_device_setter` would be one variable for all workers.
-   `worker_device=` sets the worker; it wins over a device scope around the call.
-2. Arguments with which the graph would fail or hang when it runs are refused when it is built.
+1. Everything that a call builds is on the worker (on_worker.py). This includes the counter of
+   `num_epochs`, which under `tf.train.replica_device_setter` would be one variable for all workers.
+   `worker_device=` sets the worker, and overrides a device scope around the call.
+2. Arguments with which the graph would fail or hang in a run are refused when the graph is built.
 
 The counter is a local variable, and every queue needs its runner. Monitored sessions initialise
-local variables and start runners. In a session of your own run `tf.local_variables_initializer()`
-and call `tf.train.start_queue_runners`.
+local variables and start runners. If you use another session, run
+`tf.local_variables_initializer()` and call `tf.train.start_queue_runners`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from tf1ps.pipeline import on_worker
 def _wrapped(name: str, check: Callable[[str, dict], None]) -> Callable[..., Any]:
   """Returns tf.train's function `name` with checked arguments, and its operations on the worker.
 
-  `check` takes the name and the arguments by name; it may raise for or replace a bad argument.
+  `check` takes the function's name and a dict of its arguments. It may replace a bad argument, or
+  raise an error for it.
   """
   stock = getattr(tf.train, name)
   signature = inspect.signature(stock)

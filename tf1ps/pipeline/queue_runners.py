@@ -1,18 +1,19 @@
 """Queue runners whose failures reach the consumer, and whose threads end.
 
-`adopt_queue_runners` replaces TensorFlow's queue runners in a graph by a `Runner` each, so any code
-that starts the graph's queue runners starts these. In one session the threads of a runner are a
-`_Group`. Each thread runs an enqueue operation again and again:
+`adopt_queue_runners` replaces each of TensorFlow's queue runners in a graph by a `Runner`. So any
+code that starts the graph's queue runners starts these runners. In one session the threads of a
+runner are a `_Group`. Each thread runs an enqueue operation repeatedly:
 
 1. It enqueues until its input has ended, its queue is closed, or the coordinator stops.
 2. After an error it tries the records of the run again in parts (record_retry.py). Either all good
    records are enqueued, and bad records are skipped by the graph's policy, or the thread fails.
 3. A thread that fails records its error in the session's `Failures`. The runner's other threads
    enqueue the records that they have read, which may be earlier records.
-4. It closes the queue and cancels nothing, so that all elements reach the consumer. If no thread
-   fails, the last thread closes the queue.
-5. The consumer's next run, also after further queues, finds a closed and empty queue. In place of
-   that OutOfRangeError it gets the recorded error, and the coordinators stop with it.
+4. The failed thread closes the queue and cancels no enqueue, so that all elements reach the
+   consumer. If no thread fails, the last thread closes the queue.
+5. The consumer's next run finds a closed and empty queue, even if the elements pass through further
+   queues. Instead of the queue's OutOfRangeError, the run raises the recorded error, and the
+   coordinators stop with this error.
 
 When the coordinator stops, the queue is closed and waiting enqueues are cancelled. A thread that is
 in Python or in a slow read does not notice, and is left behind.
@@ -40,7 +41,7 @@ _lock = threading.Lock()
 
 
 class Failures:
-  """The error that ended the queue runners of a session; for any thread.
+  """The error that ended the queue runners of a session; thread-safe.
 
   Attributes:
     error: the first error, or None. Later errors are its consequences.
@@ -123,7 +124,8 @@ def connect(session, coord: Optional[tf.train.Coordinator]) -> Failures:
 def explain_runs(session) -> None:
   """Makes `run` and `make_callable` of a session object raise recorded errors.
 
-  The session is the caller's: `create_threads` gets it from TensorFlow, and cannot replace it.
+  This changes the caller's session object, because `create_threads` gets the session from
+  TensorFlow and cannot replace it.
   """
   if "run" in vars(session):
     return
@@ -153,7 +155,7 @@ def _explained(failures, function, *args, **kwargs):
 
 
 def class_of(session):
-  """Returns the class whose `run` is TensorFlow's; the object may have another, which explains."""
+  """Returns the class with TensorFlow's `run`; the object's own `run` may explain errors."""
   return tf.Session if isinstance(session, tf.Session) else type(session)
 
 
@@ -166,7 +168,7 @@ def run_quietly(run, *args) -> None:
 
 
 class Runner(tf.train.QueueRunner):
-  """A queue runner made of TensorFlow's, with the same queue and operations.
+  """A queue runner made from TensorFlow's queue runner, with the same queue and operations.
 
   Attributes:
     was_started: whether threads were made for any session.
@@ -196,7 +198,7 @@ class Runner(tf.train.QueueRunner):
   def create_threads(self, sess, coord=None, daemon=False, start=False):
     """Like TensorFlow's; the session's runs raise the error that ended a runner.
 
-    Returns no threads where those of an earlier call for this session still run.
+    Returns no threads if the threads of an earlier call for this session still run.
     """
     if isinstance(sess, RecoverableSession):
       return sess.call_inside(lambda inside: self.create_threads(inside, coord, daemon, start))
@@ -229,7 +231,7 @@ class _Group:
     self.session = session
     self.threads = []
     self._runner, self._coord, self._failures = runner, coord, failures
-    # The threads that have not ended, and those of them that still enqueue.
+    # The numbers of threads that have not ended, and of threads that still enqueue.
     self._running = self._busy = len(runner.enqueue_ops)
     self._is_ending = threading.Event()  # a thread has failed, or the coordinator stops
     self._is_stopping = False
@@ -247,7 +249,7 @@ class _Group:
     return list(self.threads)
 
   def make_stopper(self, coord, daemon: bool):
-    """Makes the thread that ends the others when the coordinator stops."""
+    """Makes the thread that ends the other threads when the coordinator stops."""
     return RunnerThread(False, target=self._stop_with, args=(coord,), daemon=daemon or None,
                         name="tf1ps: stop queue runner %s" % self._runner.name)
 
@@ -337,8 +339,8 @@ class _Group:
 
 
 def _with_hint(error: tf.errors.OpError) -> tf.errors.OpError:
-  """Adds to the error of an uninitialised counter of epochs what to do."""
-  # A resource variable that is not initialised is not found.
+  """Adds advice to the error of an uninitialised counter of epochs."""
+  # TensorFlow reports an uninitialised resource variable as not found.
   unset = (tf.errors.FailedPreconditionError, tf.errors.NotFoundError)
   if isinstance(error, unset) and "limit_epochs/epochs" in error_line(error):
     return type(error)(error.node_def, error.op, "%s: run tf.local_variables_initializer() before "
@@ -349,9 +351,9 @@ def _with_hint(error: tf.errors.OpError) -> tf.errors.OpError:
 def adopt_queue_runners(
   graph: Optional[tf.Graph] = None, collection: str = tf.GraphKeys.QUEUE_RUNNERS, track: bool = True
 ) -> List[tf.train.QueueRunner]:
-  """Replaces TensorFlow's queue runners in a graph by a `Runner` each; returns the runners.
+  """Replaces each of TensorFlow's queue runners in a graph by a `Runner`; returns the runners.
 
-  A runner of the user's own class stays as it is.
+  A runner of another class, such as a user's class, stays unchanged.
 
   Args:
     graph: the graph; None: the default graph.
@@ -376,8 +378,8 @@ def start_queue_runners(sess: Optional[tf.Session] = None,
                         collection: str = tf.GraphKeys.QUEUE_RUNNERS) -> List[threading.Thread]:
   """Like `tf.train.start_queue_runners`, with the runners of this module; returns the threads.
 
-  A run of the session raises the error of a runner, in place of the OutOfRangeError of the closed
-  queue. For this, `sess.run` and `sess.make_callable` are replaced on this session.
+  A run of the session raises the error of a runner, instead of the OutOfRangeError of the closed
+  queue. For this, the function replaces `sess.run` and `sess.make_callable` of this session.
 
   Args:
     sess: the session; None: the default session.

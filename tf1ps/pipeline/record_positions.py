@@ -1,4 +1,4 @@
-"""The position of a record: its file's name and its number there, looked up only for an error.
+"""The position of a record: its file and its number in the file, looked up only for an error.
 
 A record that travels through a graph carries an integer, its position:
 
@@ -8,8 +8,9 @@ A record that travels through a graph carries an integer, its position:
 
 The bits above the number are the record's source: epoch * 2^32 + index, as in a leased range.
 
-A damaged file is found by its name too. TensorFlow's error says at which byte the damage is, and
-not in which file. So after such an error the graph's files are read again, up to the damaged file.
+The error of a damaged file gets the file's name too. TensorFlow's error says at which byte the
+damage is, but not in which file. So after such an error the graph's files are read again, up to the
+damaged file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MAX_FILES = 2 ** 18
 MAX_EPOCHS = 2 ** 14  # then the leases count epochs from 0 again
 _NUMBER_BITS = 31
 _EPOCH_BITS = 49
-SOURCE_BITS = 32  # of the index in a source
+SOURCE_BITS = 32  # the bits of the index in a source
 
 
 def add_files(files: List[InputFile]) -> int:
@@ -66,7 +67,7 @@ def source_of(position):
 
 
 def number_of(position):
-  """Returns the numbers of records in their files from their positions; both int64 tensors."""
+  """Returns the numbers of records in their files, from their positions; both int64 tensors."""
   return tf.bitwise.bitwise_and(position, _long(2 ** _NUMBER_BITS - 1))
 
 

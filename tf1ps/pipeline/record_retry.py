@@ -5,7 +5,8 @@ A decoder's error says "Field 2 in record 0 is not a valid float: x", without fi
 
 1. Upwards from the enqueue operation, the nearest source of records is found: a Reader's read, or
    tensors that were given to `add_record_source`.
-2. The operations between both, and no others, are copied. Their other inputs stay the originals.
+2. Only the operations between the source and the enqueue operation are copied. The other inputs of
+   the copies are the original tensors.
 3. Before the copies run, the keys and records of the source are put into two local variables.
 4. If a run fails in a copied operation, `retry` reads the variables. It feeds the copy with halves
    of the records, in order, until each bad record is alone; the good records are enqueued on the
@@ -36,7 +37,7 @@ from tf1ps.pipeline import bad_records
 from tf1ps.pipeline.graph_input import RecordSource, input_of
 
 _READS = frozenset(["ReaderReadV2", "ReaderReadUpToV2", "ReaderRead", "ReaderReadUpTo"])
-# Errors by which a decoder says that it cannot decode; other errors are not skipped.
+# The errors of a decoder for a record that it cannot decode; other errors are not skipped.
 _BAD = (tf.errors.InvalidArgumentError, tf.errors.DataLossError)
 # The queue was closed, or a task of the cluster is lost.
 _NOT_OF_RECORDS = (tf.errors.OutOfRangeError, tf.errors.CancelledError, tf.errors.AbortedError,
@@ -65,7 +66,7 @@ class TrackedEnqueue(NamedTuple):
     return error.op is None and bool(named) and not _exists(self.original.graph, named[0])
 
   def of_original(self, error: tf.errors.OpError, text: str) -> tf.errors.OpError:
-    """Returns an error in the copy as if the original had raised it, with a text of one line."""
+    """Returns the error of a copy as if the original had raised it, with a one-line text."""
     op, name = self.original, self._name_in(error)[len(self.prefix):]
     if _exists(op.graph, name):  # else it is in a function
       op = op.graph.get_operation_by_name(name)
@@ -100,7 +101,8 @@ def track_records(enqueue_op: tf.Operation, number: int = 0) -> Optional[Tracked
   if path == [enqueue_op]:
     return None
   if any(is_enter(op) for op in path):
-    # A loop needs all its operations, also those that do not depend on records, like its counter.
+    # A loop needs all its operations, even operations that do not depend on records, such as its
+    # counter.
     path = needed_ops([enqueue_op], fed=ends, stop=is_handle)
   with tf.device(None), tf.device(source.keys.device), tf.control_dependencies(None):
     return _copy(enqueue_op, source, path, number)
@@ -139,7 +141,7 @@ def _copy(enqueue_op, source, path, number):
 
 
 def _counts(source):
-  """The count of the source's reader; of all readers if the records come out of a queue."""
+  """The count of the source's reader, or the counts of all readers if records come from a queue."""
   ops = source.keys.graph.get_operations()
   reads = [source.keys.op] if source.keys.op.type in _READS else [
     op for op in ops if op.type in _READS]
@@ -163,9 +165,9 @@ def retry(kind, session, tracked: TrackedEnqueue, error: tf.errors.OpError) -> N
   `run` is used.
 
   Raises:
-    tf.errors.OpError: the error of the first bad record, with its position. The records before it
-      are enqueued.
-    bad_records.TooManyBadRecordsError: too many were skipped.
+    tf.errors.OpError: the error of the first bad record, with its position. The records before this
+      record are enqueued.
+    bad_records.TooManyBadRecordsError: too many records were skipped.
   """
   try:
     keys, values = kind.run(session, [tracked.last_keys, tracked.last_values])
@@ -184,7 +186,7 @@ def retry(kind, session, tracked: TrackedEnqueue, error: tf.errors.OpError) -> N
 
 
 def records_read(session, tracked: Iterable[Optional[TrackedEnqueue]], kind=tf.Session) -> int:
-  """Returns how many records the readers above these operations have read in this session."""
+  """Returns how many records the readers of these operations have read in this session."""
   counts = {tensor.op.inputs[0].name: tensor
             for enqueue in tracked if enqueue is not None for tensor in enqueue.counts}
   return int(sum(kind.run(session, list(counts.values()))))
@@ -198,7 +200,7 @@ class _Retry:
     self._policy = input_of(tracked.enqueue.graph).bad_records
 
   def failed(self, keys: np.ndarray, values: np.ndarray, error: tf.errors.OpError):
-    """Handles records of which one or more are bad."""
+    """Handles records, at least one of which is bad."""
     if np.size(keys) > 1 and self._have_fixed_shape(len(keys)):
       raise self._located(error, "one of %s to %s" % (_text(keys), _text(keys[-1])))
     if np.size(keys) > 1:
@@ -228,7 +230,7 @@ class _Retry:
                         {self._tracked.keys: keys, self._tracked.values: values})
     except _NOT_OF_RECORDS:
       raise
-    except tf.errors.OpError as error:  # it can only come from the copied operations
+    except tf.errors.OpError as error:  # the error can only come from the copied operations
       self.failed(keys, values, error)
 
 

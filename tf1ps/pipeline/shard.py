@@ -5,15 +5,16 @@ A program's `input_fn(mode, shard)` gets a `Shard` and asks it for this worker's
 1. `shard.files(pattern)` divides the files, `shard.dataset(dataset)` divides the records.
 2. The first of the two calls divides. So a program may list its files, make a dataset of them, and
    call both in this order; nothing is divided twice.
-3. `shard.dataset` then shuffles, if asked, and repeats for the epochs.
+3. `shard.dataset` then shuffles the records, if the program asks for it, and repeats them for the
+   epochs.
 4. `check_asked` refuses a program that trains on several workers and divided nothing, because each
    worker would train on all the data.
 
 The policy names what is divided: "files", "records", "dynamic" or "none". None, the default, leaves
 the choice to the program. Under "dynamic" nothing is divided in advance: a worker that needs the
-next file, or the next block of records, leases it (leases.py). So a fast worker gets more of them,
-and the leases of a lost worker are granted to others. Evaluation and prediction read all the data
-once: nothing is divided, shuffled or repeated.
+next file, or the next block of records, leases it (leases.py). So a fast worker gets more files or
+blocks, and the leases of a lost worker are granted to other workers. Evaluation and prediction read
+all the data once: nothing is divided, shuffled or repeated.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Shard:
   def __init__(self, index: int = 0, count: int = 1, batch_size: int = 1,
                epochs: Optional[int] = None, policy: Optional[str] = None, mode: str = "train",
                block_size: Optional[int] = None):
-    """Creates the share from its attributes; raises ShardError for a value they cannot have."""
+    """Creates the share from its attributes; raises ShardError for an attribute's wrong value."""
     if mode not in _MODES:
       raise ShardError(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
     if count < 1 or not 0 <= index < count:
@@ -127,9 +128,9 @@ class Shard:
   def sources(self, pattern: Union[str, Sequence[str]], shuffle: bool = False) -> Sources:
     """Lists the files whose records this worker reads; the caller gives the records to `dataset`.
 
-    These are all files if files are leased or records are divided, and if the policy is None and
-    there are fewer files than workers. The pattern is as for `files`; `shuffle` gives leased files
-    another order in each epoch.
+    The result has all files if files are leased or records are divided. It also has all files if
+    the policy is None and there are fewer files than workers. `pattern` is as for `files`;
+    `shuffle` gives leased files a different order in each epoch.
     """
     paths = self._find(pattern)
     if self.is_dynamic:
@@ -173,13 +174,13 @@ class Shard:
     Args:
       dataset: a dataset of single records, in the same order on all workers, or of the records of
         this worker's files. The program batches the result.
-      shuffle: size in records of the buffer that shuffles, in another order in each epoch; None: in
-        order.
+      shuffle: the size of the shuffle buffer in records, with a different order in each epoch;
+        None: records keep their order.
 
     Returns:
       A dataset of every count-th record from `index` on if records are divided, else of all
-      records. Under "dynamic", unless the records are those of `files`, the blocks that this
-      worker leases, each shuffled in itself.
+      records. Under "dynamic", unless the records come from the files of `files`: a dataset of the
+      blocks that this worker leases, with each block shuffled separately.
 
     Raises:
       ShardError: `dataset` is not a dataset, or `shuffle` is less than 1.
@@ -238,7 +239,7 @@ def _glob(pattern: str) -> List[str]:
   # A name with brackets is a pattern that does not match itself.
   try:
     paths = [pattern] if tf.gfile.Exists(pattern) else tf.gfile.Glob(pattern)
-  except tf.errors.NotFoundError:  # of TensorFlow 1.15, where there is no such folder
+  except tf.errors.NotFoundError:  # TensorFlow 1.15 raises it if the folder does not exist
     paths = []
   if not paths:
     raise ShardError(f"no file matches {pattern!r}{near_path(pattern)}")

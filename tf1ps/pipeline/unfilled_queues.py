@@ -1,8 +1,8 @@
-"""Finds queues that a run takes from and nothing fills, so that the run would wait forever.
+"""Finds queues that a run dequeues from and nothing fills, so that the run would wait forever.
 
-The queue's runner was not added to the graph's collection, or there is none. The graph is searched
-only when a run lasts for seconds. A queue with a shared name is ignored, because another client may
-fill it, and so is a queue that the same run also enqueues into.
+The queue has no runner, or its runner was not added to the graph's collection. The graph is
+searched only when a run lasts for seconds. Two kinds of queues are ignored: a queue with a shared
+name, because another client may fill it, and a queue that the same run also enqueues into.
 """
 
 from __future__ import annotations
