@@ -1,7 +1,7 @@
 """Loads a user's program, checks it, and uses its checkpoints in one process.
 
-A program is a Python module with `input_fn` and `model_fn`. This room checks the results of these
-functions, evaluates checkpoints, writes predictions and exports models.
+A program is a Python module with `input_fn` and `model_fn`. This package checks the results of
+these functions, evaluates checkpoints, writes predictions and exports models.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks the arguments of evaluate, predict and export, before TensorFlow is imported.
 
-Paths at a URL are left to TensorFlow.
+Paths that are URLs are left to TensorFlow.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tf1ps.checkpoint import CheckpointError
 from tf1ps.compat import Error, near_path
 from tf1ps.pipeline import FAIL_ON_BAD_RECORD
 
-LATEST = "latest"  # checkpoint in the directory
+LATEST = "latest"  # means the latest checkpoint in the directory
 INPUTS = (".csv", ".jsonl", ".npz", ".tfrecord")
 OUTPUTS = (".csv", ".jsonl", ".npz")
 
@@ -41,7 +41,7 @@ def check_given(checkpoint_dir: Optional[str], checkpoint: Optional[str]) -> Non
 
 
 def check_checkpoint(checkpoint_dir: Optional[str], checkpoint: Optional[str]) -> None:
-  """Raises CheckpointError if there can be no checkpoint."""
+  """Raises CheckpointError if the checkpoint, or any checkpoint in the directory, cannot exist."""
   checkpoint_dir = os.fspath(checkpoint_dir or "")
   path = path_of(checkpoint)
   if path is not None:
@@ -75,7 +75,7 @@ def no_checkpoint(checkpoint_dir: Optional[str], checkpoint: Optional[str]) -> C
 
 
 def check_input(path: str, on_bad_record: str = FAIL_ON_BAD_RECORD) -> None:
-  """Raises CallError or NewDataError unless there is a file of new data."""
+  """Raises CallError or NewDataError unless `path` can be a file of new data."""
   if on_bad_record != FAIL_ON_BAD_RECORD:
     raise CallError(f"--on_bad_record={on_bad_record} applies to the program's own input: each "
                     "record of --input must be good")

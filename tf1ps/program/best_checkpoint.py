@@ -1,14 +1,14 @@
-"""Keeps the best checkpoint of a run in a folder of its own, where no other save deletes it.
+"""Keeps the best checkpoint of a run in a separate folder, where no other save deletes it.
 
 The chief may delete a checkpoint during its evaluation. So the evaluator first links the files of
-each checkpoint into the folder, and evaluates the links (`pin`). Then it keeps or removes them
-(`judge`). Where the file system has no hard links, it copies the files of a better checkpoint after
-the evaluation.
+each checkpoint into the folder, and evaluates the links (`pin`). Then it keeps or removes the links
+(`judge`). If the file system has no hard links, the evaluator copies the files of a better
+checkpoint after the evaluation.
 
-The folder's state file names the best checkpoint. It is replaced when all files are there, so that
-a kill at any moment leaves a complete best checkpoint. If the value of that checkpoint is not known
-any more, because a file was lost or another metric counts now, `find` evaluates the folder's
-checkpoints.
+The folder's state file names the best checkpoint. The state file is replaced after all files are in
+the folder, so that a kill at any moment leaves a complete best checkpoint. If the value of that
+checkpoint is no longer known, because a file was lost or another metric counts now, `find`
+evaluates the folder's checkpoints.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class BestCheckpoint:
   """The best checkpoint so far.
 
   Attributes:
-    value: its value of the metric; None before the first evaluation.
+    value: the checkpoint's value of the metric; None before the first evaluation.
   """
 
   def __init__(self, checkpoint_dir: str, goal: MetricGoal, kept: Optional[dict]):
-    """Goes on from `kept`, the result of `to_json` in an earlier process, or None."""
+    """Continues from `kept`, the result of `to_json` in an earlier process, or None."""
     self._folder, self._goal = os.path.join(checkpoint_dir, FOLDER), goal
     self.value, self._name, self._text = None, None, ""
     self._unknown: List[str] = []  # checkpoints whose values are not known
@@ -69,7 +69,7 @@ class BestCheckpoint:
       return []
 
   def find(self, evaluate: Callable[[str], Optional[Evaluation]]) -> None:
-    """Evaluates the checkpoints in the folder if it is not known which of them is the best."""
+    """Evaluates the checkpoints in the folder if it is not known which checkpoint is the best."""
     best = None
     if self._unknown:
       _log.warning("nothing says how good %s is: evaluating it", " and ".join(self._unknown))
@@ -92,7 +92,7 @@ class BestCheckpoint:
       self._remove_others()
 
   def to_json(self) -> Optional[dict]:
-    """Returns the state from which another process goes on."""
+    """Returns the state from which another process continues."""
     if self._name is None:
       return None
     return {"goal": str(self._goal), "value": self.value, "checkpoint": self._name,
@@ -119,7 +119,7 @@ class BestCheckpoint:
     return "%s, exported to %s" % (text, exported)
 
   def pin(self, path: str) -> str:
-    """Links a checkpoint into the folder; returns the path of the link, else the given path."""
+    """Links a checkpoint into the folder; returns the link's path, or `path` if that fails."""
     pinned = os.path.join(self._folder, os.path.basename(path))
     if "://" in path or checkpoint_exists(pinned):
       return path
@@ -138,7 +138,7 @@ class BestCheckpoint:
     Args:
       path: the checkpoint.
       pinned: the path that `pin` returned for it.
-      evaluation: of the checkpoint; None if it was not evaluated.
+      evaluation: the checkpoint's evaluation; None if it was not evaluated.
     """
     value = None if evaluation is None else evaluation.metrics[self._goal.metric]
     if evaluation is not None and self._goal.is_better(value, self.value):
@@ -148,7 +148,7 @@ class BestCheckpoint:
           tf.gfile.MakeDirs(self._folder)
           for file in checkpoint_files(path):
             tf.gfile.Copy(file, os.path.join(self._folder, os.path.basename(file)), overwrite=True)
-        self._remove_export()  # of the best checkpoint before
+        self._remove_export()  # the export of the previous best checkpoint
         name_latest(self._folder, name)
       except (tf.errors.OpError, OSError) as error:
         _log.warning("the best checkpoint so far, %s, could not be kept: %s. A larger "

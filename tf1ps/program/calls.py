@@ -1,7 +1,7 @@
 """Evaluates a trained program, predicts with it and exports it, from Python code or a notebook.
 
-The calls work in this process, in graphs and sessions of their own, also where TensorFlow 2 is
-eager. Their arguments have the names of the flags of tf1ps-predict.
+The calls work in this process, in separate graphs and sessions, even if TensorFlow 2 executes
+eagerly. Their arguments have the names of the flags of tf1ps-predict.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def evaluate(program: contract.AnyProgram, checkpoint_dir: Optional[str] = None,
   Args:
     program: a module, its name, the path of a .py file, or the pair `(input_fn, model_fn)`. The
       flags that it defines have the values of this process.
-    checkpoint_dir: the directory of a job. Its latest checkpoint that can be read is used.
+    checkpoint_dir: the directory of a job. The call uses its latest checkpoint that can be read.
     checkpoint: the path of another checkpoint, without the endings of its files, such as
-      `run_local(...).checkpoint`; None or "latest": the latest of the directory.
+      `run_local(...).checkpoint`; None or "latest": the latest checkpoint of the directory.
     batch_size: examples in a batch.
-    on_bad_record: "fail", "skip" or "skip:R", as the flag.
+    on_bad_record: "fail", "skip" or "skip:R", like the flag.
 
   Returns:
     The `Evaluation`, with `metrics`, `examples`, `global_step` and `checkpoint`.
@@ -46,11 +46,11 @@ def evaluate(program: contract.AnyProgram, checkpoint_dir: Optional[str] = None,
 def predict(program: contract.AnyProgram, checkpoint_dir: Optional[str] = None, *,
             checkpoint: Optional[str] = None, input: Any = None, output: Any = None,
             batch_size: int = 32, on_bad_record: str = FAIL_ON_BAD_RECORD) -> prediction.Prediction:
-  """Predicts the program's examples, or those of a file, with a checkpoint.
+  """Predicts the program's examples, or the examples of a file, with a checkpoint.
 
   Args:
     program, checkpoint_dir, checkpoint, batch_size, on_bad_record: as for `evaluate`.
-    input: a file of new data in place of the program's: .csv, .jsonl, .npz or .tfrecord.
+    input: a file of new data that replaces the program's data: .csv, .jsonl, .npz or .tfrecord.
     output: the file to write: .csv, .jsonl or .npz. None: the result has the predictions.
 
   Returns:
@@ -59,7 +59,7 @@ def predict(program: contract.AnyProgram, checkpoint_dir: Optional[str] = None, 
 
   Raises:
     ValueError: an argument is missing or wrong, the program cannot be used, or `input` does not
-      fit it (NewDataError, with file and line).
+      fit the program (NewDataError, with file and line).
     CheckpointError: as for `evaluate`.
     PredictionError: `output` cannot be written, or the data has no examples.
   """

@@ -5,8 +5,8 @@ A program is a Python module with two functions:
 - `input_fn(mode, shard)` returns the tensors of a batch, or a dataset of batches:
   (features, labels), or features alone if they are a tensor or a dict.
 - `model_fn(features, labels, mode)` builds the model in the default graph and returns a
-  `ModelSpec`. Mode "train" needs a loss; the flags choose the optimizer, unless the spec has an
-  optimizer or a training op of its own.
+  `ModelSpec`. Mode "train" needs a loss; the flags choose the optimizer, unless the spec contains
+  an optimizer or a training op.
   Mode "eval" needs metrics, a loss, or both. Mode "predict" needs predictions.
 
 `load_program` imports the module and checks that it has both functions with these parameters.
@@ -43,7 +43,7 @@ FEATURES = "features"  # the name of features that are a single tensor
 PREDICTION = "prediction"  # the name of predictions that are a single tensor
 _MODES = ("train", "eval", "predict")
 _MOVING_AVERAGES = ("moving_mean", "moving_variance")  # the names of batch normalisation
-_MOVING_UPDATES = ("AssignSub", "AssignSubVariableOp")  # the operations that update them
+_MOVING_UPDATES = ("AssignSub", "AssignSubVariableOp")  # the operations that update these averages
 
 class Program(NamedTuple):
   """An imported program."""
@@ -54,7 +54,7 @@ class Program(NamedTuple):
   model_fn: Callable  # (features, labels, mode) -> ModelSpec
 
 
-# The ways in which a Python caller names a program.
+# The types by which a Python caller gives a program.
 AnyProgram = Union[str, "os.PathLike[str]", types.ModuleType, Tuple[Callable, Callable], Program]
 
 
@@ -70,14 +70,15 @@ class ModelSpec(NamedTuple):
   # A tf.train.Optimizer, in place of the optimizer that the flags choose.
   optimizer: Optional[tf.train.Optimizer] = None
   # In mode "train", an operation or tensor that makes the whole update, in place of an optimizer.
-  # Each step raises the global step by exactly 1: the training op does so, or else tf1ps.
-  # Only asynchronous between-graph replication runs it; other schemes need the gradients.
+  # Each step raises the global step by exactly 1: tf1ps raises it if the training op does not.
+  # Only asynchronous between-graph replication runs a training op: others need the gradients.
   train_op: Union[None, tf.Operation, tf.Tensor] = None
   # In mode "train", hooks of the worker's session. Between-graph and all-reduce: each worker runs
-  # its own. In-graph: the chief runs the hooks of worker 0's model. With clones: the first clone's.
+  # the hooks of its own model. In-graph: the chief runs the hooks of worker 0's model. With clones:
+  # the worker runs the hooks of the first clone.
   hooks: Sequence[tf.train.SessionRunHook] = ()
-  # In mode "eval", the batches of an evaluation; None: all, of an input without an end 100, and 1
-  # of tensors that each run makes anew.
+  # In mode "eval", the number of batches of an evaluation. None: all batches; 100 if the input has
+  # no end; 1 if each run makes the tensors anew.
   eval_steps: Optional[int] = None
 
 
@@ -116,7 +117,7 @@ def as_program(program: AnyProgram) -> Program:
       `Program`.
 
   Raises:
-    ProgramError: it has another type, or as `load_program`.
+    ProgramError: `program` has another type, or an error of `load_program`.
   """
   if isinstance(program, Program):
     return program
@@ -149,7 +150,7 @@ def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:
 
   Raises:
     ProgramError: input_fn returned something else.
-    TooLargeError: the graph cannot hold the constants that it has made.
+    TooLargeError: the graph cannot hold the constants that input_fn has made.
   """
   result = program.input_fn(mode, shard)
   check_constants(tf.get_default_graph())
@@ -176,9 +177,11 @@ def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:
 def named_features(program: Program) -> Tuple[Dict[str, tf.Tensor], bool]:
   """Returns the features of mode "predict" by name, and whether they are a single tensor.
 
-  They are in a graph of their own, for types and shapes. A single tensor is called "features".
+  The features are in a separate graph, and only show types and shapes. A single tensor is called
+  "features".
 
-  Raises ProgramError if they are neither a tensor nor a dict of tensors, or as `build_input`.
+  Raises ProgramError if they are neither a tensor nor a dict of tensors, and the errors of
+  `build_input`.
   """
   with new_graph():
     features = build_input(program, "predict", Shard(epochs=1, mode="predict"))[0]
@@ -205,7 +208,7 @@ def build_model(program: Program, features, labels, mode: str) -> ModelSpec:
 
   Raises:
     ModelSpecError: model_fn returned something else, or uses labels that are None.
-    TooLargeError: the graph cannot hold the constants that it has made.
+    TooLargeError: the graph cannot hold the constants that model_fn has made.
   """
   try:
     spec = program.model_fn(features, labels, mode)
@@ -223,8 +226,8 @@ def build_model(program: Program, features, labels, mode: str) -> ModelSpec:
 def batch_size_of(features) -> tf.Tensor:
   """Returns the number of examples in a batch: the first dimension of the first tensor.
 
-  The first tensor of a dict has the first name. The result is a scalar int tensor, or a constant if
-  the dimension is static. Raises ProgramError if the first tensor is a scalar.
+  In a dict, the first tensor has the first name in sorted order. The result is a scalar int tensor,
+  or a constant if the dimension is static. Raises ProgramError if the first tensor is a scalar.
   """
   first = tf.nest.flatten(features)[0]
   if first.shape.ndims == 0:
@@ -273,7 +276,7 @@ def check_variables(spec: ModelSpec) -> None:
 
   Raises:
     ModelSpecError: a trainable variable is not global; or a training step does not use a moving
-      average, or leaves out the updates that a layer has made for it.
+      average, or leaves out the updates that a layer has made for a moving average.
   """
   global_names = {variable.op.name for variable in tf.global_variables()}
   local = [variable.op.name for variable in tf.trainable_variables()
@@ -332,7 +335,8 @@ def predictions_by_name(spec: ModelSpec) -> Dict[str, tf.Tensor]:
 def metrics_with_loss(spec: ModelSpec, batch_size: tf.Tensor) -> Dict[str, tuple]:
   """Returns the metrics of a spec that was checked for mode "eval": name to (value, update_op).
 
-  The mean loss among them is sum(loss * batch_size) / sum(batch_size).
+  If the spec has a loss, the metrics include the mean loss: sum(loss * batch_size) /
+  sum(batch_size).
   """
   metrics = dict(spec.metrics or {})
   if spec.loss is not None:

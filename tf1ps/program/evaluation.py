@@ -41,12 +41,12 @@ def evaluate_checkpoint(program: contract.Program, checkpoint: str, batch_size: 
     checkpoint: the checkpoint's path without the endings of its files.
     batch_size: examples in a batch.
     config: the session's config.
-    interrupted: a callable; the evaluation ends before the next batch when it returns True.
+    interrupted: a callable; when it returns True, the evaluation ends before the next batch.
     bad: the policy for bad records. By default a bad record is an error.
 
   Raises:
     CheckpointError: the checkpoint does not fit the model, or cannot be read.
-    EvaluationError: the evaluation data is missing, or a metric has no value at the end of it.
+    EvaluationError: the evaluation data is missing, or a metric has no value at the data's end.
     ProgramError, ModelSpecError: the result of a function of the program is not usable.
   """
   began = time.monotonic()
@@ -101,9 +101,9 @@ def _build(program, batch_size, bad):
 def format_evaluation(evaluation: Evaluation) -> str:
   """Formats an evaluation as one line, with the loss last.
 
-  Such as "test accuracy 0.9711, test loss 0.1034 at step 1200 (360 examples, 0.4 s)". The step is
-  that of the values. The line also has the name of the checkpoint if other workers made steps
-  during the save: that name has the step at which the save began.
+  An example is "test accuracy 0.9711, test loss 0.1034 at step 1200 (360 examples, 0.4 s)". The
+  step is the step of the saved values. If other workers made steps during the save, the line also
+  has the name of the checkpoint, because that name has the step at which the save began.
   """
   names = sorted(evaluation.metrics, key=lambda name: name == contract.LOSS_METRIC)
   values = ", ".join(f"test {name} {evaluation.metrics[name]:.4f}" for name in names)

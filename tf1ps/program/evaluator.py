@@ -3,11 +3,11 @@
 It reads two files of the checkpoint directory: the state file, which lists the checkpoints, and the
 run's status file, which the chief rewrites every few seconds. It repeats these steps:
 
-1. It reads the status file. The run is alive once the content of the file has changed since the
-   start of the evaluator. The content at the start may come from an older run.
-2. It evaluates the newest listed checkpoint, and leaves out the checkpoints before it: an evaluator
-   that is slower than the saves does not fall behind, and evaluates in the order of the steps. A
-   later start knows the evaluated checkpoints (evaluator_memory.py).
+1. It reads the status file. The run counts as alive once the content of the file has changed since
+   the start of the evaluator, because the content at the start may come from an older run.
+2. It evaluates the newest listed checkpoint, and leaves out the checkpoints before it. So an
+   evaluator that is slower than the saves does not fall behind, and evaluates in the order of the
+   steps. A restarted evaluator knows the evaluated checkpoints (evaluator_memory.py).
 3. It may keep the best checkpoint (best_checkpoint.py), export it at the end, and ask for the end
    of a run that no longer improves: it writes a small file, which the chief looks for.
 4. It ends when the run has ended, when the status file has not changed for too long, or when no run
@@ -49,9 +49,9 @@ class EvaluatorOutcome(NamedTuple):
   """The end of an evaluator."""
 
   evaluations: int  # the number of checkpoints that were evaluated
-  last: Optional[evaluation.Evaluation]  # of the newest checkpoint that was evaluated
+  last: Optional[evaluation.Evaluation]  # the evaluation of the newest evaluated checkpoint
   reason: str  # why the evaluator ended
-  code: int  # the exit code: 0 if the run did all that was asked for and was evaluated
+  code: int  # the exit code: 0 if the run reached its goal and was evaluated
 
   @property
   def metrics(self) -> Dict[str, float]:
@@ -81,23 +81,26 @@ def follow_checkpoints(
   Args:
     program: the program.
     checkpoint_dir: the run's checkpoint directory; it need not exist yet.
-    heartbeat_timeout: seconds without a change of the status file after which the run is lost.
+    heartbeat_timeout: seconds without a change of the status file after which the run counts as
+      lost.
     start_timeout: seconds within which a run must appear.
     batch_size: examples in a batch.
     config: the config of the sessions.
     interrupted: called several times per second; the evaluator ends when it returns True.
-    look_every: seconds between two looks at the directory.
+    look_every: seconds between two checks of the directory.
     bad: the policy for bad records. By default a bad record is an error.
     once: whether to evaluate a single checkpoint, without waiting for a run.
     checkpoint: the path of that checkpoint, without the endings of its files; None: the latest.
     keep_best: the metric whose best checkpoint is kept in the folder "best" of the directory, and
       exported there when the run has ended well. Its patience is the number of evaluations without
       an improvement after which the evaluator asks for the end of the run.
-    on_evaluation: called after each evaluation, with the number of evaluations and the newest.
+    on_evaluation: called after each evaluation, with the number of evaluations and the newest
+      evaluation.
 
   Returns:
-    The outcome. Its code is 0 if the run has ended well, also before the evaluator started if no
-    other run has appeared. With `once` it is 0 if there was a checkpoint. Otherwise it is 1.
+    The outcome. Its code is 0 if the run has ended well. This includes a run that ended before the
+    evaluator started, if no other run has appeared. With `once`, the code is 0 if a checkpoint
+    exists. Otherwise the code is 1.
 
   Raises:
     CheckpointError: a checkpoint does not fit the program, or at the end no checkpoint can be read.
@@ -126,7 +129,7 @@ def follow_checkpoints(
     return evaluator.finish("one evaluation was asked for", 0, checkpoint)
   watch.log_wait()
   while True:
-    end = watch.look()  # before the checkpoints: the last is there when the run has ended
+    end = watch.look()  # before the checkpoints: once the run has ended, the last one is listed
     if end is not None:
       return evaluator.finish(*end)
     evaluator.evaluate_new()
@@ -156,7 +159,7 @@ class RunWatch:
     return "" if self._status is None else self._status.run
 
   def log_wait(self) -> None:
-    """Says that the evaluator waits for another run, if the last run has ended."""
+    """Logs that the evaluator waits for another run, if the last run has ended."""
     if self._status is not None and self._status.state != RUN_RUNNING:
       _log.info(
         "the last run has ended; waiting %g s for a new run (with --checkpoint=latest, it does not "
@@ -220,7 +223,7 @@ class _Evaluator:
     self._count = self._left_out = 0
 
   def evaluate_new(self) -> None:
-    """Evaluates the newest of the new checkpoints, until none is new."""
+    """Evaluates the newest of the new checkpoints, until no new checkpoint is left."""
     while not self._is_interrupted():
       new = self._new(path for path in listed_checkpoints(self._directory) if path not in self._old)
       if not new:
@@ -230,7 +233,7 @@ class _Evaluator:
         _log.warning("%s. It is not evaluated", self._damaged[new[-1]])
 
   def finish(self, reason: str, code: int, checkpoint: Optional[str] = None) -> EvaluatorOutcome:
-    """Evaluates the last checkpoint, or the given checkpoint, unless that is done."""
+    """Evaluates the last checkpoint, or the given checkpoint, unless it has been evaluated."""
     if checkpoint is None:
       use_latest(self._directory, self._evaluate_last)
     else:

@@ -1,7 +1,7 @@
-"""The memory of an evaluator over a restart: a file beside its summaries.
+"""The memory of an evaluator across a restart: a file beside its summaries.
 
-The file is replaced after each evaluation, in one step. After a kill before that, the next start
-evaluates the checkpoint once more.
+The file is replaced atomically after each evaluation. If the evaluator is killed before that, the
+next start evaluates the checkpoint again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tf1ps.program.evaluation import Evaluation
 from tf1ps.program.metric_goals import MetricGoal
 
 NAME = "tf1ps-evaluator.json"
-# The types of the values for `BestCheckpoint` and `Patience`: a file may be damaged.
+# The types of the values for `BestCheckpoint` and `Patience`, to detect a damaged file.
 _BEST = {"goal": str, "value": (int, float), "checkpoint": str}
 _PATIENCE = {"goal": str, "run": str, "step": int, "best": (int, float, type(None)), "stale": int}
 
@@ -69,7 +69,7 @@ def write_memory(folder: str, memory: Memory) -> None:
 def stamp_of(checkpoint: str) -> Optional[str]:
   """Returns a text that changes with the checkpoint's values; None if it was deleted."""
   try:
-    # The index has the checksum of each tensor.
+    # The index contains the checksum of each tensor.
     with tf.gfile.GFile(checkpoint + ".index", "rb") as file:
       return hashlib.md5(file.read()).hexdigest()
   except tf.errors.OpError:
@@ -94,7 +94,7 @@ class Patience:
   """Counts the evaluations of a run without an improvement, for early stopping."""
 
   def __init__(self, goal: MetricGoal, kept: Optional[dict]):
-    """Goes on from `kept`, the result of `to_json` in an earlier process, or None."""
+    """Continues from `kept`, the result of `to_json` in an earlier process, or None."""
     self._goal = goal
     self._run, self._step, self._best, self._stale = "", -1, None, 0
     if kept and kept["goal"] == str(goal):
@@ -102,14 +102,14 @@ class Patience:
         kept[name] for name in ("run", "step", "best", "stale"))
 
   def to_json(self) -> dict:
-    """Returns the state from which another process goes on."""
+    """Returns the state from which another process continues."""
     return {"goal": str(self._goal), "run": self._run, "step": self._step,
             "best": self._best, "stale": self._stale}
 
   def count(self, run: str, evaluation: Evaluation) -> str:
     """Counts an evaluation of a run; returns why the run must end, or "".
 
-    A new run begins a new count. A checkpoint that is older than the last does not count.
+    A new run begins a new count. A checkpoint that is not newer than the last does not count.
     """
     if run != self._run:
       self._run, self._step, self._best, self._stale = run, -1, None, 0

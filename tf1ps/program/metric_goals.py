@@ -16,12 +16,13 @@ class MetricGoal(NamedTuple):
 
   metric: str
   direction: str  # "min" or "max"
-  # The evaluations in a row without an improvement after which the run ends; None: it goes on.
+  # The number of consecutive evaluations without an improvement after which the run ends; None: the
+  # run continues.
   patience: Optional[int] = None
   least: float = 0.0  # the smallest difference that counts as an improvement for the patience
 
   def is_better(self, value: float, best: Optional[float], least: float = 0.0) -> bool:
-    """Whether a value is better than the best so far by more than `least`; NaN never is."""
+    """Whether a value is better than the best so far by more than `least`; NaN is never better."""
     if value != value or best is None:
       return value == value
     return (best - value if self.direction == "min" else value - best) > least
@@ -31,9 +32,10 @@ class MetricGoal(NamedTuple):
 
 
 def parse_metric_goal(text: str) -> MetricGoal:
-  """Parses METRIC, METRIC:min or METRIC:max, which may have :N or :N:D behind it.
+  """Parses METRIC, METRIC:min or METRIC:max, each optionally followed by :N or :N:D.
 
-  Without a direction, a metric with "loss" or "error" in its name is minimised, others maximised.
+  Without a direction, a metric with "loss" or "error" in its name is minimised, and any other
+  metric is maximised.
   Raises ValueError.
   """
   metric, *rest = text.split(":")

@@ -4,13 +4,13 @@ The features of input_fn in mode "predict" give the names, types and shapes of t
 example; a single tensor is called "features". The ending of the file says how to read it:
 
 - .csv: the first line names the columns. A feature x of shape [2] takes the columns x_0 and x_1,
-  which predictions have, too. A single tensor takes all columns, in their order.
+  like the columns of predictions. A single tensor takes all columns, in their order.
 - .jsonl: an object for each example.
-- .npz: an array for each feature, whose first dimension is that of the examples.
+- .npz: an array for each feature, whose first dimension counts the examples.
 - .tfrecord: a tf.train.Example for each example.
 
-The file is read twice: before any other work, for mistakes, and then for the model, in batches. It
-may lie on any file system that TensorFlow knows.
+The file is read twice: first, before any other work, to find mistakes, and then in batches for the
+model. It may lie on any file system that TensorFlow knows.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def with_new_data(program: contract.Program, path: str) -> contract.Program:
     path: the file, which ends in .csv, .jsonl, .npz or .tfrecord: a path or a URL.
 
   Raises:
-    NewDataError: the file is not there or empty, a value is missing, too many or of another type or
-      shape. The text names the file and the line.
+    NewDataError: the file does not exist or is empty, or a value is missing, surplus, or of another
+      type or shape. The text names the file and the line.
     ProgramError: the features have no names, or no shapes.
   """
   check_ending(path)
@@ -182,7 +182,7 @@ def _from_tfrecord(path, features, size, unused_is_single):
       yield where, {
         feature.name: _of_list(lists[feature.name], feature, where) for feature in features}
     left = tf.gfile.Stat(path).length - read
-    if left:  # TensorFlow takes the beginning of a record for the end of the file
+    if left:  # TensorFlow treats an incomplete last record as the end of the file
       raise NewDataError(f"{path} ends in the middle of a record, which has {left} bytes")
 
   return _batched(rows(), features, size)
@@ -265,7 +265,7 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _match(names, wanted, features, what, where) -> None:
-  """Raises NewDataError unless the names are those of the features."""
+  """Raises NewDataError unless `names` are the names of the features, `wanted`."""
   missing = [name for name in wanted if name not in names]
   surplus = [name for name in names if name not in wanted]
   if missing or surplus:
@@ -284,7 +284,7 @@ def _batched(rows: Iterator[_Row], features: List[_Feature], size: int):
   for where, values in rows:
     row = {feature.name: _convert(np.array(values[feature.name], object), feature, feature.shape,
                                   f"{where}: {feature.name!r}") for feature in features}
-    # The first row sets the open sizes.
+    # The first row fixes the sizes that the features leave open.
     features = [feature._replace(shape=row[feature.name].shape) for feature in features]
     batch.append(row)
     if len(batch) == size:

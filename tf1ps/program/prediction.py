@@ -8,10 +8,10 @@
    - .jsonl: an object for each example.
    - .npz: an array for each prediction, for `numpy.load`. It is kept in memory until the end.
 
-3. The file gets its name when it is complete. TensorFlow writes it, so that it may lie on any file
+3. The file gets its name when it is complete. TensorFlow writes the file, so it may lie on any file
    system that TensorFlow knows, such as gs://.
 
-A number has enough digits for a reader of the prediction's type to get the same number.
+A number has so many digits that a reader with the prediction's type gets the same number.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class _JsonWriter(_LineWriter):
 
 
 class _Sink:
-  """A file for zipfile that cannot seek, because a file in a store of objects cannot."""
+  """A file for zipfile that cannot seek, because a file in an object store cannot seek."""
 
   def __init__(self, file: tf.gfile.GFile):
     self._file = file
@@ -226,7 +226,7 @@ def _check_batch(values: Dict[str, np.ndarray], size: int) -> None:
 def _text(value) -> str:
   """Returns a number or a string as text."""
   if not isinstance(value, bytes):
-    return str(value)  # the shortest text of the number; its repr names the type too
+    return str(value)  # the shortest text of the number; `repr` would also name the type
   try:
     return value.decode("utf-8")
   except UnicodeDecodeError as error:

@@ -6,9 +6,10 @@
    builds the model on the placeholders, without labels.
 3. The checkpoint is restored and saved with the signature "serving_default", from the features to
    the predictions. TensorFlow 2 reads it by `tf.saved_model.load`. TensorFlow 1.15 reads its own
-   SavedModels, and those of TensorFlow 2 whose model_fn makes ref variables (use_resource=False).
-4. The directory gets its name when it is complete. TensorFlow writes it, so that it may lie on any
-   file system that TensorFlow knows, such as gs://.
+   SavedModels. It reads a SavedModel of TensorFlow 2 only if the model_fn makes ref variables
+   (use_resource=False).
+4. The directory gets its name when it is complete. TensorFlow writes the directory, so it may lie
+   on any file system that TensorFlow knows, such as gs://.
 """
 
 from __future__ import annotations
@@ -92,13 +93,13 @@ def _save(export_dir, checkpoint, inputs, outputs, config) -> None:
     with tf.Session("", config=config) as session:
       restore_checkpoint(session, saver, checkpoint)
       builder = tf.saved_model.Builder(temporary)
-      # An older TensorFlow may not know new attributes: those with their default are left out.
+      # An older TensorFlow may not know new attributes, so attributes with defaults are left out.
       builder.add_meta_graph_and_variables(
         session, [tf.saved_model.tag_constants.SERVING],
         {tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY: signature},
         main_op=initialise, clear_devices=True, strip_default_attrs=True)
       builder.save()
-    _check_place(export_dir)  # a store of objects would mix two exports
+    _check_place(export_dir)  # an object store would mix two exports
     tf.gfile.Rename(temporary, export_dir, overwrite=True)
   finally:
     if tf.gfile.Exists(temporary):

@@ -1,7 +1,7 @@
 """Learning-rate schedules of the flag --learning_rate: their texts, and their values.
 
-A schedule is a warm-up, a decay, or both, with a comma between them. Its values depend on the
-global step alone, and each part multiplies the learning rate r:
+A schedule is a warm-up, a decay, or both, with a comma between them. Its values depend only on the
+global step, and each part multiplies the learning rate r:
 
   warmup:N                r (step + 1) / N before global step N
   exponential:N:F         tf.train.exponential_decay: r F^(step / N)
@@ -37,7 +37,7 @@ class Schedule(NamedTuple):
 
   warmup: int = 0  # the steps of the warm-up
   decay: str = ""  # a name in DECAYS, or ""
-  steps: Tuple[int, ...] = ()  # of the decay; several of PIECEWISE
+  steps: Tuple[int, ...] = ()  # of the decay; PIECEWISE has several
   factors: Tuple[float, ...] = ()  # the factor after each of these steps
   is_staircase: bool = False
 

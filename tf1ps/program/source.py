@@ -1,8 +1,8 @@
 """Finds a program's file and its mistakes, before TensorFlow is imported.
 
-`check_source` reads the file and imports nothing, so it answers at once: to a missing file, an
-error of syntax, a function that is missing or takes other parameters. Where a program may define
-its functions in another way than by `def`, the import checks the functions.
+`check_source` reads the file and imports nothing, so it reports mistakes immediately: a missing
+file, a syntax error, or a function that is missing or takes other parameters. If a program may
+define its functions in another way than by `def`, the import checks the functions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tf1ps.compat import Error, near_path
 # The functions of a program, and their parameters by position.
 FUNCTIONS = {"input_fn": ("mode", "shard"), "model_fn": ("features", "labels", "mode")}
 
-# With these a module may bind names that no definition shows.
+# With these functions a module may bind names that no definition shows.
 _BINDERS = frozenset(["exec", "eval", "globals", "locals", "vars", "setattr"])
 
 
@@ -45,7 +45,7 @@ def file_of(program: str) -> Optional[str]:
 
 
 def check_file(path: str) -> None:
-  """Raises ProgramError if a file does not exist; its text names files with like names."""
+  """Raises ProgramError if a file does not exist; the text names files with similar names."""
   if not os.path.isfile(path):
     raise ProgramError(f"the program {path} does not exist{near_path(path, '.py')}")
 
@@ -57,8 +57,8 @@ def check_source(program: str) -> None:
     program: a module's name, or the path of a .py file.
 
   Raises:
-    ProgramError: the file does not exist, has an error of syntax, or lacks a function; or a
-      function takes other parameters.
+    ProgramError: the file does not exist, has a syntax error, or lacks a function; or a function
+      takes other parameters.
   """
   path = file_of(program)
   if is_path(program):
@@ -84,10 +84,10 @@ def check_source(program: str) -> None:
 
 
 def check_function(name: str, namespace: Dict[str, Any], function: str) -> Callable:
-  """Returns a function of a program; raises ProgramError if its parameters are not those needed.
+  """Returns a function of a program; raises ProgramError if it is missing or its parameters differ.
 
   Args:
-    name: the program's.
+    name: the program's name.
     namespace: the module's names and values.
     function: a name in FUNCTIONS.
   """
@@ -108,7 +108,7 @@ def check_parameters(name: str, callee: Callable, function: str) -> None:
   except TypeError as error:
     raise ProgramError(f"{name}: {function}{signature} must take ({', '.join(parameters)}), and "
                        f"every other parameter must have a default: {error}") from None
-  # tf1ps passes them by position: names may differ, but a known name must have its own position.
+  # tf1ps passes arguments by position: names may differ, but a known name needs its own position.
   for place, parameter in enumerate(list(signature.parameters)[:len(parameters)]):
     if parameter in parameters and parameters.index(parameter) != place:
       raise ProgramError(f"{name}: {function}{signature} takes its parameters in another order "
@@ -116,8 +116,8 @@ def check_parameters(name: str, callee: Callable, function: str) -> None:
 
 
 def nearest(name: str, others: Sequence[str]) -> str:
-  """Returns "; did you mean ...?" with the names among others that are like `name`, or ""."""
-  # Only the last parts are compared: the names of a folder or package begin alike.
+  """Returns "; did you mean ...?" with the names in `others` that are similar to `name`, or ""."""
+  # Only the last parts are compared, because all names of a folder or package begin alike.
   separator = os.sep if os.sep in name else "."
   lasts = {other.rpartition(separator)[2]: other for other in sorted(others)}
   near = difflib.get_close_matches(name.rpartition(separator)[2], list(lasts), 3, 0.6)
@@ -139,7 +139,7 @@ def _say_syntax_error(shown, error) -> str:
 
 
 def _bound_names(tree: ast.Module) -> Optional[Dict[str, List[ast.AST]]]:
-  """Returns {name: the nodes that bind it in a module}; None if other code may bind names, too."""
+  """Returns {name: the nodes that bind it in a module}; None if other code may also bind names."""
   if any(isinstance(node, ast.Global) or getattr(node, "id", None) in _BINDERS
          or getattr(node, "attr", None) == "modules" or getattr(node, "name", None) == "*"
          or getattr(node, "name", None) == "__getattr__" for node in ast.walk(tree)):

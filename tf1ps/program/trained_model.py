@@ -2,12 +2,12 @@
 
 Evaluation, prediction and export share these steps:
 
-1. `build` makes the model in a graph of its own.
+1. `build` makes the model in a separate graph.
 2. `session` opens a session that shares nothing with other sessions or servers of the process. It
    restores the checkpoint, initialises local variables, tables and iterators, and starts the queue
    runners.
-3. `batches` runs fetches until the input ends. An input without an end has so many batches as
-   `eval_steps` says, else ENDLESS_BATCHES, or 1 where tensors are made anew by each run.
+3. `batches` runs fetches until the input ends. For an input without an end, the number of batches
+   is `eval_steps`. If that is None, it is ENDLESS_BATCHES, or 1 if each run makes the tensors anew.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from tf1ps.program import arguments, contract, variable_kind
 _log = logging.getLogger("tf1ps")
 _Result = TypeVar("_Result")
 
-ENDLESS_BATCHES = 100  # as tf.estimator.EvalSpec has by default
+ENDLESS_BATCHES = 100  # the default of tf.estimator.EvalSpec
 _REPEAT = "let it call repeat() in mode 'train' alone"
 _said: Set[str] = set()  # a process global: the lines about an input without an end
 
 
 class TrainedModel(NamedTuple):
-  """A program's model in a graph of its own."""
+  """A program's model in a separate graph."""
 
   graph: tf.Graph
   features: Any  # as input_fn returned them
   spec: contract.ModelSpec  # checked for the mode
   batch_size: tf.Tensor  # scalar int: the examples in a batch
   mode: str  # "eval" or "predict"
-  most_batches: Optional[int]  # of a pass over the data; None: until the input ends
+  most_batches: Optional[int]  # the most batches of a pass; None: until the input ends
 
 
 def build(program: contract.Program, mode: str, batch_size: int,
@@ -91,7 +91,7 @@ def build(program: contract.Program, mode: str, batch_size: int,
 
 
 def _most_batches(ending: Ending, mode: str, eval_steps: Optional[int]) -> Optional[int]:
-  """Returns the batches of a pass; says once if it is a default that the program may not expect."""
+  """Returns the most batches of a pass; logs a default that the program may not expect, once."""
   if ending is Ending.CONSTANT:
     return 1
   if mode == "eval" and eval_steps is not None or ending is Ending.AT_AN_END:
@@ -111,7 +111,7 @@ def _most_batches(ending: Ending, mode: str, eval_steps: Optional[int]) -> Optio
 
 def use_newest(checkpoint_dir: str, checkpoint: Optional[str],
                use: Callable[[str], _Result]) -> _Result:
-  """Calls `use` with a checkpoint, or with the newest of a directory that can be read.
+  """Calls `use` with a checkpoint, or with the newest readable checkpoint of a directory.
 
   Args:
     checkpoint_dir: the directory.
@@ -122,7 +122,7 @@ def use_newest(checkpoint_dir: str, checkpoint: Optional[str],
     The result of `use`.
 
   Raises:
-    CheckpointError: no checkpoint is there, none can be read, or it does not fit.
+    CheckpointError: no checkpoint exists, none can be read, or the checkpoint does not fit.
   """
   arguments.check_checkpoint(checkpoint_dir, checkpoint)
   result = None
