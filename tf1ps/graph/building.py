@@ -1,4 +1,4 @@
-"""Says that a graph is being built, where that takes long: nothing else is said meanwhile."""
+"""Logs that a graph is being built, if that takes long, because nothing else is logged then."""
 
 from __future__ import annotations
 

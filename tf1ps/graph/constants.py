@@ -15,14 +15,14 @@ LARGEST_GRAPH = 2 ** 31 - 1  # bytes of a graph's definition
 
 
 def constant_bytes(graph: tf.Graph) -> Dict[str, int]:
-  """Returns the bytes of each constant of a graph by its name; strings count with their length."""
+  """Returns the bytes of each constant of a graph by its name; for strings, with their lengths."""
   sizes = {}
   for op in graph.get_operations():
     if op.type != "Const":
       continue
     value = op.outputs[0]
     size = (value.shape.num_elements() or 0) * value.dtype.size
-    if value.dtype == tf.string or size >= LARGE:  # equal elements may stand there once
+    if value.dtype == tf.string or size >= LARGE:  # equal elements may be stored once
       size = op.node_def.ByteSize()
     sizes[op.name] = size
   return sizes

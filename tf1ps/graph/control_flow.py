@@ -1,10 +1,10 @@
 """Finds which operations may not run, because they are in a branch or loop of TensorFlow 1.
 
-An operation in a branch of `tf.cond` runs only if the branch is taken. An operation that waits for
-it by a control edge does not run either if the branch is not taken. Into a loop no edge leads
-except through an `Enter` operation. So code that adds control edges has to know the branches and
-loops. Only the operations tell them, because an imported operation has no control flow
-context.
+An operation in a branch of `tf.cond` runs only if the branch is taken. If the branch is not taken,
+an operation outside that waits for it by a control edge does not run either. An edge can enter a
+loop only through an `Enter` operation. So code that adds control edges has to know the branches and
+loops. This module finds them from the operations alone, because an imported operation has no
+control flow context.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Depth(NamedTuple):
 def in_order(ops: Iterable[tf.Operation]) -> List[tf.Operation]:
   """Sorts operations so that each comes after the operations that it needs.
 
-  The order of creation differs: the `Switch` of a value that a branch uses is created after the
-  operation in the branch. The edges back to the beginning of a loop do not count.
+  This order differs from the order of creation: the `Switch` of a value that a branch uses is
+  created after the operation in the branch. The edges back to the beginning of a loop do not count.
   """
   left = {op.name: op for op in ops}
   sorted_ops: Dict[str, tf.Operation] = {}
@@ -63,8 +63,8 @@ def predecessors_in_order(op: tf.Operation) -> List[tf.Operation]:
 def depths(ops: Iterable[tf.Operation]) -> Dict[str, Depth]:
   """Returns the branches and loops around operations, by their names.
 
-  `ops` are in the order of `in_order`. An operation that they need and that is not among them
-  counts as outside of all branches and loops.
+  `ops` are in the order of `in_order`. An operation that they need but that is not in `ops` counts
+  as outside of all branches and loops.
   """
   depths_by_name: Dict[str, Depth] = {}
   for op in ops:

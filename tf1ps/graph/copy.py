@@ -1,18 +1,18 @@
 """Copies a part of a graph within the same graph.
 
-A `Subgraph` holds some tensors and operations with the operations that they need, or a list of
-operations alone. From fetches, these rules give it:
+A `Subgraph` holds some tensors and operations with the operations that they need, or just a list of
+operations. These rules determine the subgraph of some fetches:
 
 1. All copies share the state that outlives a run (variables, queues, iterators, tables and other
    handles), placeholders, and constants.
-2. Everything else is copied with its devices and control edges, also operations with a state, such
-   as the operation that draws the batch, an assertion, or a call of Python. An operation that draws
-   random numbers from a seed draws other numbers in each copy, also in a function
-   (random_functions.py); copy 0 draws those of the original.
-3. Each copy of a loop has a frame of its own.
+2. Everything else is copied with its devices and control edges. This includes operations with
+   state, such as the operation that draws the batch, an assertion, or a call of Python. An
+   operation that draws random numbers from a seed draws different numbers in each copy, also in a
+   function (random_functions.py). Copy 0 draws the numbers of the original.
+3. Each copy of a loop has its own frame.
 
-The definition of the subgraph is built once, and each copy is an import of it. That is quick,
-which matters: the graph of a model of 200 variables has several thousand operations.
+The definition of the subgraph is built once, and each copy is an import of it. This is fast, which
+matters because the graph of a model of 200 variables has several thousand operations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.graph import op_devices, random_functions, walk
 
 _PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2", "PlaceholderWithDefault"])
-# Handles that live no longer than a run: each copy needs its own.
+# Handles that live only during a run, so each copy needs its own handle.
 _OF_A_RUN = ("TensorArray", "Stack", "TemporaryVariable")
 _TABLES_WITH_INPUTS = frozenset(["MutableDenseHashTable", "MutableDenseHashTableV2"])
 _NAMES_IN_A_RUN = ("frame_name", "var_name")  # attributes: names that no two copies may share
@@ -49,8 +49,8 @@ def is_handle_type(tensor: tf.Tensor) -> bool:
 
 
 def is_shared(op: tf.Operation) -> bool:
-  """Returns whether all copies use an operation itself."""
-  if is_handle(op):  # a handle with a name can be had without the operations that it waits for
+  """Returns whether all copies use the original of an operation."""
+  if is_handle(op):  # a copy of a named handle has the same state, without the waits
     return not (op.control_inputs and op.node_def.attr["shared_name"].s)
   return op.type in _PLACEHOLDERS or not (
     len(op.inputs) or op.control_inputs or op.op_def.is_stateful)
@@ -70,7 +70,7 @@ class SubgraphCopy:
   def of(self, items: Any) -> Any:
     """Returns the copies of a structure of tensors, operations and sparse gradients.
 
-    The copy of an operation that is shared, or of None, is the same object.
+    For an operation that is shared, and for None, the result has the same object.
     """
     leaves = tf.nest.flatten(items, expand_composites=True)
     return tf.nest.pack_sequence_as(items, [self._one(leaf) for leaf in leaves],
@@ -95,10 +95,10 @@ class Subgraph:
   """
 
   def __init__(self, fetches: Any, without: Iterable[tf.Operation] = ()):
-    """Finds the subgraph that computes some fetches; raises ValueError if there are none.
+    """Finds the subgraph that computes some fetches; raises ValueError if `fetches` is empty.
 
-    Operations `without` do not belong to it, nor do the operations that only they need. A copy uses
-    the originals or replacements.
+    The operations in `without` do not belong to the subgraph, nor do the operations that only they
+    need. A copy uses the originals of these operations, or replacements.
     """
     wanted = ops_of(fetches)
     if not wanted:
@@ -109,7 +109,7 @@ class Subgraph:
 
   @classmethod
   def of_ops(cls, ops: Sequence[tf.Operation], with_control_inputs: bool = True) -> "Subgraph":
-    """Returns the subgraph of exactly these operations, also of shared constants.
+    """Returns the subgraph of exactly these operations, even if they include shared constants.
 
     With control inputs, the copies wait for the operations that the originals wait for.
     """
@@ -129,9 +129,9 @@ class Subgraph:
       number: the number of the copy. Copies of the same number draw the same values from a seed.
       replace: a copy of a subgraph that was left out of this subgraph. This copy uses it.
       inputs: replacements for tensors from outside of the subgraph, by the names of these tensors.
-      waits: by the name of an original operation the further operations that its copy waits for:
-        operations of this subgraph stand for their copies, tensors for their own operations.
-      device: the device of all copied operations; None: those of the originals.
+      waits: by the name of an original operation, the further operations that its copy waits for.
+        An operation of this subgraph means its copy; a tensor means the tensor's own operation.
+      device: the device of all copied operations; None: the devices of the originals.
     """
     given = dict(inputs or {})
     mapped = {}
@@ -176,7 +176,8 @@ class Subgraph:
     for op in ops:
       node = self._definition.node.add()
       node.CopyFrom(op.node_def)
-      # A colocated operation may not be in the copy. The device says the same.
+      # The operation that this one is colocated with may not be in the copy. The device gives the
+      # same place.
       node.attr.pop("_class", None)
       for tensor in op.inputs:
         if tensor.op.name not in names:
@@ -200,10 +201,11 @@ def _name_in_run(node, scope):
 
 
 def make_gate(name: str = "gate") -> tf.Tensor:
-  """Returns an empty tensor for others to wait for; it waits for the caller's dependencies.
+  """Returns an empty tensor that operations can wait for; it waits for the caller's dependencies.
 
-  It is not a constant: where a loop's beginning waits for one, TensorFlow's optimizer takes it for
-  the loop's first value, and may drop the loop (tests/upstream/loop_behind_a_constant.py).
+  The tensor is not a constant. If the beginning of a loop waits for a constant, TensorFlow's
+  optimizer takes the constant for the loop's first value, and may drop the loop
+  (tests/upstream/loop_behind_a_constant.py).
   """
   return tf.raw_ops.Empty(shape=[0], dtype=tf.float32, name=name)
 

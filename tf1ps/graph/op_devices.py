@@ -2,10 +2,11 @@
 
 TensorFlow's placer completes a device in this order, and so does `OpDevices`:
 
-1. An operation on a resource runs on the device of the resource, if any. An operation that
-   is colocated with another runs there too: the switches of `tf.cond` are colocated with their
-   inputs. (An operation on a reference to a variable has the variable's device from its creation.)
-2. The device of the operation itself counts.
+1. An operation on a resource runs on the device of the resource, if the resource has a device. An
+   operation that is colocated with another operation runs on the device of that operation. For
+   example, the switches of `tf.cond` are colocated with their inputs. (An operation on a reference
+   to a variable has the variable's device from its creation.)
+2. Otherwise, the device of the operation itself counts.
 3. Each part that is still open comes from the task of the session: the client's worker.
 """
 
@@ -18,7 +19,7 @@ from typing import Dict, Iterator
 import tensorflow.compat.v1 as tf
 
 VARIABLE_OPS = frozenset(["VarHandleOp", "VariableV2", "Variable"])  # types of operations
-LOCAL_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"  # of a session without a server
+LOCAL_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"  # in a session without a server
 
 
 @functools.lru_cache(maxsize=1024)
@@ -30,10 +31,10 @@ def task_of_device(device: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def place_of_device(device: str) -> str:
-  """Returns the task of a device, and its type and index where the device names them.
+  """Returns the task of a device, and its type and index if the device names them.
 
-  Such as "/job:worker/task:1/device:GPU:0", or "/job:worker/task:1", where TensorFlow takes a GPU
-  if the operation can run there.
+  Examples are "/job:worker/task:1/device:GPU:0" and "/job:worker/task:1". For the latter,
+  TensorFlow takes a GPU if the operation can run on a GPU.
   """
   spec = tf.DeviceSpec.from_string(device or "")
   if not spec.device_type:
@@ -66,7 +67,7 @@ def _device_of(op):
 
 @contextlib.contextmanager
 def on_place(place: str) -> Iterator[None]:
-  """Has operations run at a place, whatever the device scopes around say; "": where they say."""
+  """Makes operations run at a place, regardless of outer device scopes; "": the scopes decide."""
   if not place:
     yield
     return
@@ -75,10 +76,10 @@ def on_place(place: str) -> Iterator[None]:
 
 
 class OpDevices:
-  """The devices of operations, as far as the graph tells them."""
+  """The devices of operations, as far as the graph shows them."""
 
   def __init__(self, default: str):
-    """Creates the table; `default` is the device of operations that have none."""
+    """Creates the table; `default` is the device of operations without a device."""
     self._default = tf.DeviceSpec.from_string(LOCAL_CPU).make_merged_spec(
       tf.DeviceSpec.from_string(default))
     self._complete: Dict[str, str] = {}  # by the device that an operation names
@@ -99,7 +100,7 @@ class OpDevices:
       owners = {self._find(tensor.op) for tensor in op.inputs if tensor.dtype == tf.resource}
       owners.update(self._find(other) for other in _colocated(op))
       owners.discard("")
-      # A function may take resources of several devices. Its own device decides then.
+      # A function may take resources of several devices. Then its own device decides.
       if len(owners) == 1:
         self._named[op] = owners.pop()
     return self._named[op]

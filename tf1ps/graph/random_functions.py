@@ -1,8 +1,8 @@
-"""Gives each copy of a call other random numbers than those of the function that it calls.
+"""Makes each copy of a function call draw different random numbers from the original call.
 
-The operations of a function stand in the graph's library, and all calls share them. `tf.function`,
-and `tf.cond` and `tf.while_loop` of TensorFlow 2, make such functions. So a copy of a call that
-draws random numbers from a seed calls a copy of the function, with seeds of its own.
+The operations of a function are in the graph's library, and all calls share them. `tf.function`,
+and `tf.cond` and `tf.while_loop` of TensorFlow 2, make such functions. So the copy of a call that
+draws random numbers from a seed calls a copy of the function, which has its own seeds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 
 
 def renumber_seed(node: tf.NodeDef, number: int) -> None:
-  """Has a node draw other random numbers if it draws them from a seed; not with the number 0."""
+  """Makes a node draw other random numbers if it draws from a seed; number 0 changes nothing."""
   if _draws_from_seed(node):
     node.attr["seed2"].i += number
 
@@ -24,7 +24,7 @@ def calls_functions(nodes: Iterable[tf.NodeDef]) -> bool:
 
 
 class RandomFunctions:
-  """The functions of a library that draw random numbers from a seed, themselves or by a call."""
+  """The functions of a library that draw random numbers from a seed, directly or by a call."""
 
   def __init__(self, library):
     """Finds the functions in a `FunctionDefLibrary`."""
@@ -45,11 +45,11 @@ class RandomFunctions:
         waiting += callers.get(name, ())
 
   def renumber(self, definition: tf.GraphDef, number: int) -> None:
-    """Has the calls in a graph call copies that draw other random numbers.
+    """Makes the calls in a graph call copies of functions, which draw other random numbers.
 
     Args:
       definition: the graph; its library gets the copies.
-      number: of the copies. Copies of the same number draw the same random numbers.
+      number: the number of the copies. Copies of the same number draw the same random numbers.
     """
     made, waiting = set(), self._rename_calls(definition.node, number)
     while waiting:
@@ -65,7 +65,7 @@ class RandomFunctions:
       waiting += self._rename_calls(body.node_def, number)
 
   def _rename_calls(self, nodes, number) -> List[str]:
-    """Has nodes call the copies; returns the names of the functions that they called before."""
+    """Makes nodes call the copies; returns the names of the functions that they called before."""
     called = []
     for node in nodes:
       for call in _calls(node):

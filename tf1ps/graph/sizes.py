@@ -1,14 +1,14 @@
-"""Refuses what is too large for TensorFlow's messages, before a session finds it.
+"""Refuses values that are too large for TensorFlow's messages, before a session fails on them.
 
 A message and a graph's definition are protocol buffers, which hold less than 2 GB:
 
 1. The constants of a graph are in its definition, which every task, event file and meta graph gets.
-2. A value that an operation of another task takes is one message, whole: a variable that the model
-   reads, its dense gradient, its initial value, what a saver on the chief saves, or what is fed.
-   Lookups of rows run beside the variable, so that a table may be larger.
+2. A value that an operation of another task takes is a single message. Examples are a variable that
+   the model reads, its dense gradient, its initial value, a value that a saver on the chief saves,
+   and a fed value. Lookups of rows run beside the variable, so a table may be larger.
 
-TensorFlow 2 names neither in its errors, which come in a step, minutes after the start. In
-TensorFlow 1.15 the task that sends the value dies.
+TensorFlow 2 names neither the constant nor the value in its errors, which come in a step, minutes
+after the start. In TensorFlow 1.15 the task that sends the value dies.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import tensorflow.compat.v1 as tf
 from tf1ps.compat import Error
 from tf1ps.graph import constants, op_devices
 
-# Bytes of a tensor that a message can hold, beside some of its own.
+# The bytes of the largest tensor that a message can hold, in addition to the message's own bytes.
 LARGEST_TENSOR = 2 ** 31 - 2 ** 10
 _PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2"])
-_SHOWN = 3  # constants
-_UNKNOWN = "/job:localhost/"  # where operations run whose device is not known
-_OF_SHAPE = frozenset(["Shape", "ShapeN", "Size", "Rank"])  # no value travels for them
+_SHOWN = 3  # the number of constants in an error
+_UNKNOWN = "/job:localhost/"  # the job of operations whose device is not known
+_OF_SHAPE = frozenset(["Shape", "ShapeN", "Size", "Rank"])  # their inputs do not travel
 
 
 class TooLargeError(Error, ValueError):
@@ -53,14 +53,14 @@ def check_tensors(graph: tf.Graph, task: str = "") -> None:
 
 
 def find_too_large(graph: tf.Graph, task: str = "") -> Dict[tf.Operation, str]:
-  """Finds the operations that take a value from another task which no message can hold.
+  """Finds the operations that take a value from another task that no message can hold.
 
   Args:
     graph: the graph.
-    task: the session's, where operations without a device run; "": it is not known.
+    task: the session's task, where operations without a device run; "": it is not known.
 
   Returns:
-    What is too large, and what to do, by the operation.
+    {operation: a text that says what is too large, and what to do}.
   """
   tasks, problems = _Tasks(task), {}
   for op in graph.get_operations():
@@ -111,10 +111,10 @@ def _trips(op, tasks: _Tasks) -> Iterator[Tuple[str, str, tf.Operation]]:
         if taker in seen or taker.type in _OF_SHAPE:
           continue
         seen.add(taker)
-        # A copy that nobody takes is never made.
+        # A copy that no operation takes is never made.
         if tensor.dtype != tf.resource and taker.type != "Identity" and tasks.differ(home, there):
           yield home, there, taker
-        # What is assigned to a variable has the variable's size.
+        # A value that is assigned to a variable has the variable's size.
         for given in taker.inputs if tensor.op is op else ():
           origin = tasks.of(given.op)
           if given.op is not op and _size(given) >= LARGEST_TENSOR and tasks.differ(origin, there):

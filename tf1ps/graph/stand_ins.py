@@ -1,9 +1,9 @@
-"""Tensors that stand in for others of a finished graph, also where a run feeds those.
+"""Replaces tensors of a finished graph by stand-ins, even if a run feeds the replaced tensors.
 
-A feature that packs or copies values gives operations another tensor in place of the tensor that
-the program built. The program does not know that: a run of it may feed the first tensor, and then
-the operations must get the fed value. `stand_in` replaces and notes the tensor, and `fed_stand_ins`
-says what a session has to feed beside it.
+A feature that packs or copies values gives operations another tensor instead of the tensor that the
+program built. The program does not know about this: a run may feed the original tensor, and then
+the operations must get the fed value. `stand_in` replaces a tensor and notes the replacement.
+`fed_stand_ins` says which tensors a session has to feed in addition.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import replace_input
 
-# By graph, the names of the tensors that stand in for a tensor of a name.
+# {graph: {the name of a replaced tensor: the names of its stand-ins}}.
 _noted: "weakref.WeakKeyDictionary[tf.Graph, Dict[str, List[str]]]" = weakref.WeakKeyDictionary()
 
 
@@ -31,9 +31,9 @@ def stand_in(tensor: tf.Tensor, by: tf.Tensor, consumers: Iterable[tf.Operation]
 
 
 def fed_stand_ins(graph: tf.Graph, fed: Iterable[object]) -> Dict[str, object]:
-  """Returns the names of the tensors that stand in for fed tensors, each with the key of its feed.
+  """Returns {the name of a stand-in of a fed tensor: the key of the feed}.
 
-  `fed` are the keys of a feed: tensors, variables or names of tensors.
+  `fed` has the keys of a feed: tensors, variables or names of tensors.
   """
   keys: Dict[str, object] = {}
   noted = _noted.get(graph)
@@ -43,7 +43,7 @@ def fed_stand_ins(graph: tf.Graph, fed: Iterable[object]) -> Dict[str, object]:
     try:
       name = graph.as_graph_element(key, allow_operation=False).name
     except (TypeError, ValueError, KeyError):
-      continue  # a feed of several tensors, such as a SparseTensor; a mistake is the session's
+      continue  # several tensors, such as a SparseTensor, or a mistake that the session reports
     waiting = [name]
     while waiting:  # a stand-in may have a stand-in itself
       names = noted.get(waiting.pop(), [])

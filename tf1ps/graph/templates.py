@@ -1,8 +1,8 @@
 """Operations that are built once and added many times.
 
-To build an operation takes Python 0.1 to 0.3 ms; to import it, a tenth of that. So where many
-tensors of one form need the same operations beside them, those are built once, in a graph of their
-own, and imported beside each thing.
+Building an operation takes Python 0.1 to 0.3 ms; importing an operation takes a tenth of that. So
+if many tensors of one form need the same operations, these operations are built once, in a separate
+graph, and imported for each tensor.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _CPU = "/device:CPU:0"
 
 
 class Template:
-  """Operations in a graph of their own, which can be added to any graph."""
+  """Operations in a separate graph, which can be added to any graph."""
 
   def __init__(self, build: Callable[[], Tuple[Sequence[tf.Tensor], Any]]):
     """Builds the operations.
 
     Args:
-      build: returns the tensors that stand for those of the other graph, and a structure of tensors
-        and operations, for `add`. Each of the first is the only one of its operation, for which no
-        other waits without its value.
+      build: returns two things for `add`: the tensors that represent inputs from the other graph,
+        and a structure of tensors and operations. Each input must be the only output of its
+        operation, and no other operation may wait for that operation without taking its value.
     """
     with tf.Graph().as_default() as graph:
       inputs, results = build()
@@ -42,13 +42,13 @@ class Template:
           attributes: Dict[str, Dict[str, tf.AttrValue]], name: str):
     """Adds the operations to the graph of the inputs; returns the structure of `build` there.
 
-    They wait for the caller's control dependencies, and the caller's devices do not count.
+    The operations wait for the caller's control dependencies, and ignore the caller's devices.
 
     Args:
-      inputs: the tensors for those that `build` returned.
-      device: of all operations; "" is the CPU of the client's task.
-      attributes: {name of an operation: {attribute: value}}, in place of those that it was built
-        with.
+      inputs: the tensors that replace the input tensors of `build`.
+      device: the device of all operations; "" is the CPU of the client's task.
+      attributes: {name of an operation: {attribute: value}}, which replace the attributes that the
+        operation was built with.
       name: the scope of the new operations' names.
     """
     definition = tf.GraphDef()

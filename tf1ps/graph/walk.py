@@ -1,4 +1,4 @@
-"""Walks along the edges of a graph, up to what operations need and down to what needs them.
+"""Walks along the edges of a graph: up to needed operations, and down to dependent operations.
 
 An edge is an input or a control input. A walk up the graph starts at operations such as a training
 step and can stop early, at variables for example. A walk down the graph stays among operations that
@@ -13,17 +13,17 @@ import tensorflow.compat.v1 as tf
 
 
 def predecessors(op: tf.Operation) -> List[tf.Operation]:
-  """Returns the operations that an operation waits for: of its inputs and control inputs."""
+  """Returns the operations that an operation waits for: the sources of all its inputs."""
   return [tensor.op for tensor in op.inputs] + list(op.control_inputs)
 
 
 def needed_ops(roots: Iterable[tf.Operation], fed: Iterable[tf.Tensor] = (),
                stop: Optional[Callable[[tf.Operation], bool]] = None) -> List[tf.Operation]:
-  """Finds the operations that some operations need, themselves included.
+  """Finds the operations that some operations need, including these operations.
 
   Args:
     roots: operations of one graph.
-    fed: tensors whose values the client gives. The walk does not pass them.
+    fed: tensors that the client feeds. The walk does not go beyond them.
     stop: returns whether the walk ends at an operation, which is then not in the result.
 
   Returns:
@@ -49,7 +49,7 @@ def needed_ops(roots: Iterable[tf.Operation], fed: Iterable[tf.Tensor] = (),
 def consumers_of(ops: Iterable[tf.Operation],
                  above: Callable[[tf.Operation], List[tf.Operation]] = predecessors
                  ) -> Dict[tf.Operation, List[tf.Operation]]:
-  """Finds which of some operations wait for which others of them.
+  """Finds the consumers of each operation among some operations.
 
   Args:
     ops: the operations.
@@ -68,7 +68,7 @@ def consumers_of(ops: Iterable[tf.Operation],
 
 def descendants(roots: Iterable[tf.Operation],
                 consumers: Dict[tf.Operation, List[tf.Operation]]) -> Set[tf.Operation]:
-  """Finds the operations that need some operations, themselves included.
+  """Finds the operations that need some operations, including these operations.
 
   Args:
     roots: the operations.
