@@ -1,7 +1,8 @@
 """Chooses the device of each operation.
 
-`replica_device_setter` is the drop-in for TensorFlow's. Load balancing strategies choose the ps of
-a variable, partitioners divide a variable over several ps, and the load table shows the result.
+`replica_device_setter` is a drop-in for TensorFlow's function. Load balancing strategies choose the
+ps of a variable, partitioners divide a variable over several ps, and the load table shows the
+result.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ In the scope `with tf.device(replica_device_setter(...)):`, the setter chooses a
 
 As in TensorFlow, a slot of an optimizer follows its variable by colocation.
 
-Three things differ from TensorFlow: local variables stay on the worker; in a cluster whose ps have
-the indices 1 and 4, the setter uses the tasks 1 and 4; `ps_strategy` can be a name.
+There are three differences from TensorFlow. Local variables stay on the worker. In a cluster whose
+ps have the indices 1 and 4, the setter uses the tasks 1 and 4. `ps_strategy` can be a name.
 """
 
 from __future__ import annotations
@@ -59,14 +59,15 @@ def replica_device_setter(
 ) -> Optional[Callable[[tf.Operation], str]]:
   """Returns a device function that puts variables on the ps and all other ops on the worker.
 
-  To recognise local variables, it enters a `tf.variable_creator_scope` that stays open: on the
-  default graph of this call, and on each other graph in which `tf.device` enters the setter. Two
-  limits follow:
+  To recognise local variables, this function enters a `tf.variable_creator_scope` that stays open:
+  on the default graph of this call, and on each other graph in which `tf.device` enters the setter.
+  Two limits follow:
 
-  - Do neither inside of your own `tf.variable_creator_scope`, unless the setter was used on that
-    graph before. Else TensorFlow raises "Exiting variable_creator_scope without proper nesting".
-  - If your own device function calls the setter in another graph than that of this call, a local
-    variable that is the first op of the graph is placed like a global variable.
+  - Do not make or enter the setter inside of your own `tf.variable_creator_scope`, unless the
+    setter was used on that graph before. Otherwise TensorFlow raises "Exiting
+    variable_creator_scope without proper nesting".
+  - If your own device function calls the setter in a different graph from the graph of this call, a
+    local variable that is the first op of the graph is placed like a global variable.
 
   Args:
     ps_tasks: number of ps tasks; ignored if `cluster` is given.
@@ -74,7 +75,7 @@ def replica_device_setter(
     worker_device: device string of this worker, such as "/job:worker/task:1". "": ops that do not
       go to a ps get no device.
     merge_devices: True: the setter completes the device of an inner scope field by field. False:
-      an op keeps the device of an inner scope as it is.
+      an op keeps the device of an inner scope unchanged.
     cluster: `tf.train.ClusterSpec`, `ClusterDef` or dict that lists the ps tasks.
     ps_ops: list of the op types that go to the ps; None: `DEFAULT_PS_OPS`.
     ps_strategy: callable that takes the op and returns the position of a ps task, 0 for the first;
@@ -82,7 +83,8 @@ def replica_device_setter(
       round robin.
 
   Returns:
-    A callable for `tf.device`. None if there is no ps task: `tf.device(None)` sets nothing.
+    A callable for `tf.device`, or None if there is no ps task, because `tf.device(None)` sets no
+    device.
 
   Raises:
     TypeError: an argument has the wrong type.
@@ -111,7 +113,8 @@ def replica_device_setter(
   return setter
 
 
-# How the name of an operation ends that gets no device from a setter: it shows what scopes name.
+# The end of the name of an operation that gets no device from a setter, so that the operation shows
+# the device that the scopes name.
 SCOPE_ANCHOR = "scope_anchor"
 
 
@@ -126,8 +129,8 @@ class _DeviceSetter(object):
   def __call__(self):
     """The device function. Reading it prepares the default graph for local variables.
 
-    `tf.device` reads it when the scope is entered, before the first op is made. That op may be a
-    local variable in another graph than that in which the setter was made.
+    `tf.device` reads this property when the scope is entered, before the first op is made. That op
+    may be a local variable in a different graph from the graph in which the setter was made.
     """
     local_variables.install(tf.get_default_graph())
     return self._device

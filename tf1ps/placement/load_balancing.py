@@ -1,15 +1,16 @@
 """Strategies that choose the ps task of a variable.
 
-A strategy is a callable that takes an op, usually a variable's, and returns the position of a ps
+A strategy is a callable that takes an op, usually a variable's op, and returns the position of a ps
 task, 0 <= position < num_tasks. A device setter calls it once for each op that goes to a ps, in
 the order in which the graph is built:
 
 1. `RoundRobinStrategy` returns 0, 1, ..., num_tasks - 1, 0, ...
 2. `GreedyLoadBalancingStrategy` adds up the load of each task and returns the least loaded task.
-3. `RandomStrategy` returns a task by the name of the op.
+3. `RandomStrategy` returns a task by a hash of the op's name.
 
-The result depends only on the names, and on the order of the calls. So workers that build the same
-graph place it alike, on every TensorFlow. All also work with `tf.train.replica_device_setter`.
+The result depends only on the ops and on the order of the calls. So all workers that build the
+same graph place it in the same way, on every version of TensorFlow. All strategies also work with
+`tf.train.replica_device_setter`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class RoundRobinStrategy(object):
   """Returns the tasks in turn, from 0."""
 
   def __init__(self, num_tasks: int):
-    """Starts at task 0 of `num_tasks`; raises TypeError or ValueError unless that is 1 or more."""
+    """Starts at task 0 of `num_tasks`; TypeError or ValueError unless `num_tasks` is 1 or more."""
     self._num_tasks = _checked_num_tasks(num_tasks)
     self._next_task = 0
 
@@ -45,10 +46,10 @@ class RoundRobinStrategy(object):
 
 
 class RandomStrategy(object):
-  """Returns a task by a hash of the op's name: the task that TensorFlow 1.15 returns, too."""
+  """Returns a task by a hash of the op's name, which is the task that TensorFlow 1.15 returns."""
 
   def __init__(self, num_ps_tasks: int, seed: int = 0):
-    """Chooses among `num_ps_tasks`; raises TypeError or ValueError unless that is 1 or more."""
+    """Chooses among `num_ps_tasks` tasks; TypeError or ValueError unless that is 1 or more."""
     self._num_tasks = _checked_num_tasks(num_ps_tasks)
     self._seed = seed
 
@@ -59,7 +60,7 @@ class RandomStrategy(object):
 
 
 class GreedyLoadBalancingStrategy(object):
-  """Returns the task with the least load so far; among equals, the lowest.
+  """Returns the task with the least load so far; among tasks of equal load, the lowest task.
 
   The balance is best if the graph makes its large variables first.
   """
@@ -73,7 +74,7 @@ class GreedyLoadBalancingStrategy(object):
         bytes.
 
     Raises:
-      TypeError, ValueError: an argument is not such a number or callable.
+      TypeError, ValueError: `num_tasks` is not such a number, or `load_fn` is not callable.
     """
     self._loads: List[float] = [0] * _checked_num_tasks(num_tasks)
     if not callable(load_fn):
@@ -89,11 +90,12 @@ class GreedyLoadBalancingStrategy(object):
 
 
 def byte_size_load_fn(op: tf.Operation) -> int:
-  """Returns the bytes of the variable that `op` holds; an element of a string counts 8 bytes.
+  """Returns the bytes of the variable that `op` holds; a string element counts as 8 bytes.
 
   Args:
     op: `tf.Operation` of a ref variable (`VariableV2`) or a resource variable (`VarHandleOp`). Any
-      other op counts 0, for example a mutable table's, whose size is known only at run time.
+      other op counts as 0. An example is the op of a mutable table, whose size is known only at run
+      time.
 
   Raises:
     TypeError: `op` is not an operation.

@@ -4,8 +4,9 @@
 start. The slots of an optimizer count as variables. A shard of a partitioned variable counts as a
 variable and as a shard.
 
-Equal bytes are not equal work: if most ids of a batch are rows of one shard, its ps is hot. The ids
-are known in a step only, so `count_lookups` builds the counts, and a step returns them.
+Equal bytes are not equal work: if most ids of a batch are rows of one shard, the ps of that shard
+has most of the work. The ids are known only in a step, so `count_lookups` builds the counts, and a
+step returns them.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def make_load_table(variables: Optional[Sequence[tf.Variable]] = None,
 def count_lookups(fetches: Any) -> Dict[str, tf.Tensor]:
   """Counts the rows of variables that a step looks up, by the task that holds them.
 
-  Fetch the counts in the run of the step. They need the same ids, so they look up no row again. A
-  lookup in a branch or a loop does not count.
+  Fetch the counts in the run of the step. The counts use the ids of the step's lookups, so they
+  look up no further rows. A lookup in a branch or a loop does not count.
 
   Args:
     fetches: a tensor or operation that needs the lookups, such as the loss, or a list of them.
@@ -90,8 +91,9 @@ def format_load_table(rows: Sequence[TaskLoad],
                       lookups: Optional[Mapping[str, float]] = None) -> str:
   """Returns the load table as aligned text.
 
-  A line of headings and one line per task: task, number of variables, number of shards if there are
-  any, bytes, and the task's percentage of all bytes. The last line has no line break.
+  The table has a line of headings and one line per task: the task, its number of variables, its
+  number of shards if any task has shards, its bytes, and its percentage of all bytes. The last line
+  has no line break.
 
   Args:
     rows: the rows of `make_load_table`.

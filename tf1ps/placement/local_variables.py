@@ -12,16 +12,17 @@ local variable. A variable creator receives the collections as an argument. So:
 2. The creator notes whether a variable is local while the variable is made.
 3. The setter then sees the op of the variable and asks `being_made`. A local variable goes to the
    worker, as do ops that are not in `ps_ops`.
-4. A local variable outside any setter, where no device names a job, goes to the worker device of
-   the graph's last setter. To read the device in force, the creator makes a no-op called
+4. A local variable outside any setter, with no device scope that names a job, goes to the worker
+   device of the graph's last setter. To read the current device, the creator makes a no-op called
    `local_variable_anchor`. (TensorFlow 1.15 derives the seeds of random ops from the number of ops
-   before them, so the anchor changes these seeds there.)
+   before them, so on 1.15 the anchor changes these seeds.)
 
-The creator also puts global variables into the container of this process's `tf1ps.Server`, if that
-has a container. So a legacy script names the container once, at its server.
+The creator also puts global variables into the container of this process's `tf1ps.Server`, if the
+server has a container. So a legacy script names the container once, at its server.
 
 Two kinds of variables do not pass a creator, and the setter treats them as global: variables that
-`tf.train.import_meta_graph` brings with cleared devices, and those in a subclass of `tf.Graph`.
+`tf.train.import_meta_graph` imports with cleared devices, and variables in a subclass of
+`tf.Graph`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def install(graph, worker_device=None, replace=False):
 
   Args:
     graph: the `tf.Graph`. A function's graph uses the creators of its outer graph.
-    worker_device: device of the local variables that are made where no device names a job, such as
+    worker_device: the device of local variables for which no device scope names a job, such as
       "/job:worker/task:0". None: keeps the graph's present device.
     replace: whether `worker_device` replaces the graph's present device.
   """
@@ -133,7 +134,7 @@ def _is_local(collections):
 
 
 def _device_with_job(worker_device):
-  """Returns the worker device merged with the devices set here, "" if these name a job."""
+  """Returns the worker device merged with the current device, or "" if the latter names a job."""
   with tf.control_dependencies(None):
     anchor = tf.no_op(name="local_variable_anchor")
   here = tf.DeviceSpec.from_string(anchor.device)

@@ -2,18 +2,18 @@
 
 A partitioner is the function that `tf.get_variable` and `tf.variable_scope` take as `partitioner=`.
 It returns the number of shards along each axis for a variable's shape and dtype. The first three
-below are TensorFlow's, with checked arguments and errors that name the missing axis.
+partitioners below are TensorFlow's, with checked arguments and errors that name the missing axis.
 `bytes_partitioner` bounds the size of a shard and spreads the shards over the ps.
 
 `partition_large` opens a scope that partitions large variables:
 
 1. A trainable variable of more bytes than the bound gets `bytes_partitioner`, unless the program
    gave a partitioner.
-2. All other variables stay as they are. (A partitioner of a variable scope turns each of them into
-   a partitioned variable of one shard, which has another name and cannot be assigned to.)
-3. At its end, the scope refuses lookups that read wrong rows of such a variable: TensorFlow's
-   lookups have partition_strategy="mod" as their default, so that id i is row i // n of shard
-   i % n, but the shards of a partitioner hold consecutive rows.
+2. All other variables stay unchanged. (A partitioner of a variable scope would turn each of them
+   into a partitioned variable of one shard, which has another name and cannot be assigned to.)
+3. At its end, the scope refuses lookups that read wrong rows of such a variable. TensorFlow's
+   lookups have the default partition_strategy="mod", so that id i is row i // n of shard i % n, but
+   the shards of a partitioner hold consecutive rows.
 
 The device setter places each shard by itself. A checkpoint holds a partitioned variable as one
 tensor, so you can restore it into any number of shards.
@@ -35,7 +35,7 @@ _SAME_VALUE = frozenset(["Identity", "Cast", "Reshape", "Enter", "Switch", "RefE
 
 
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Callable:
-  """Returns a partitioner into `num_shards` shards, or fewer where the axis is shorter.
+  """Returns a partitioner into `num_shards` shards, or fewer if the axis is shorter.
 
   Args:
     num_shards: the number of shards, at least 1.
@@ -50,7 +50,7 @@ def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Callable:
 
 def min_max_variable_partitioner(max_partitions: int, axis: int = 0,
                                  min_slice_size: int = 256 << 10) -> Callable:
-  """Returns a partitioner into as many shards of a minimum size as there can be, up to a number.
+  """Returns a partitioner into as many shards of a minimum size as possible, up to a number.
 
   Args:
     max_partitions: the largest number of shards, at least 1.
@@ -114,8 +114,9 @@ def bytes_partitioner(max_shard_bytes: int, min_shards: int = 1) -> Callable:
 def partition_large(max_shard_bytes: int, min_shards: int = 1) -> Iterator[None]:
   """Partitions the large variables that `tf.get_variable` makes in this scope.
 
-  Variables that are not trainable stay whole, because programs assign to them (the averages of
-  batch normalisation). Variables by `tf.Variable`, which takes no partitioner, stay whole too.
+  Variables that are not trainable stay whole, because programs assign to them, for example to the
+  averages of batch normalisation. Variables of `tf.Variable`, which takes no partitioner, also stay
+  whole.
 
   Args:
     max_shard_bytes, min_shards: see `bytes_partitioner`.
@@ -172,16 +173,18 @@ class TablePart(NamedTuple):
 def parts_of_table(table) -> List[TablePart]:
   """Returns the parts of a table in the order of their rows; a whole variable is one part.
 
-  Lookups need to know which rows a part holds: TensorFlow's own take any list of variables for a
-  table, and return wrong values where the table is divided in another way than they assume.
+  Lookups need to know which rows a part holds. TensorFlow's own lookups accept any list of
+  variables as a table, and return wrong values if the table is divided in a way that they do not
+  expect.
 
   Args:
     table: a variable of fully known shape `[rows, ...]`, ref or resource, or the partitioned
       variable that `tf.get_variable` returns.
 
   Raises:
-    TypeError: it is neither; a list of shards, for example, does not say how it was divided.
-    ValueError: the table is partitioned along another axis than 0, or has no rows.
+    TypeError: `table` is neither; a list of shards, for example, does not say how the table was
+      divided.
+    ValueError: the table is partitioned along an axis other than 0, or has no rows.
   """
   is_partitioned = hasattr(table, "as_tensor") and hasattr(table, "__iter__")
   if not is_partitioned and not hasattr(table, "initializer"):
