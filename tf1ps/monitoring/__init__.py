@@ -1,6 +1,6 @@
 """Shows a running job to people and machines: status, metrics, traces.
 
-This room only reads: no task waits for it, and a job trains the same without it.
+This package only reads: no task waits for it, and it does not change the training of a job.
 """
 
 from __future__ import annotations

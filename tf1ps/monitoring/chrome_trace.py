@@ -1,9 +1,9 @@
 """Makes a Chrome trace of traced runs: the JSON that chrome://tracing and ui.perfetto.dev open.
 
 A process of the trace has the operations of a device, the tensors that a task sends and receives,
-or the runs of the worker's session. It has as many rows ("threads") as its events overlap. An arrow
-leads from the sending of a tensor to its receipt. Times are microseconds since the first event, of
-all tasks by the same clock.
+or the runs of the worker's session. It has as many rows ("threads") as events that overlap. An
+arrow leads from the sending of a tensor to its receipt. Times are microseconds since the first
+event, for all tasks by the same clock.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _TASK = re.compile(r"/job:([^/]+)(?:/.*)?/task:(\d+)")
 class TracedRun(NamedTuple):
   """A traced run of a worker's session."""
 
-  step: int  # the first of the worker's own steps in it, from 0
-  steps: int  # how many it makes
+  step: int  # the first of the worker's own steps in the run, counted from 0
+  steps: int  # the number of steps in the run
   began: float  # microseconds since the epoch, by the worker's clock
   ended: float
   trace: Trace  # by one clock
@@ -56,7 +56,7 @@ class _Rows:
     self._arrows = 0
 
   def add(self, task, device, start, end, name, kind, **details):
-    """Adds a slice; returns its event, which gets its place and time later."""
+    """Adds a slice; returns its event, which gets its row and time later."""
     event = {"ph": "X", "name": name, "cat": kind, "args": details}
     self._slices[task, device].append((start, max(start, end), event))
     return event
@@ -66,7 +66,7 @@ class _Rows:
     source["arrow"], destination["arrow"] = ("s", self._arrows), ("f", self._arrows)
 
   def events(self) -> List[dict]:
-    """Returns the events that name the rows, and then all others in the order of their time."""
+    """Returns the events that name the rows, and then all other events in the order of time."""
     zero = min(start for slices in self._slices.values() for start, _, _ in slices)
     names, events = [], []
     for pid, (place, slices) in enumerate(sorted(self._slices.items(), key=_order), 1):

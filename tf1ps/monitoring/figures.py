@@ -1,7 +1,7 @@
 """The figures of a task, counted once for its status, its metrics and its heartbeat.
 
-The loop's hooks count them, without a further message or operation in a step. A heartbeat has the
-few figures of `to_json`; /metrics has all.
+The loop's hooks count the figures, without a further message or operation in a step. A heartbeat
+has the few figures of `to_json`; /metrics has all figures.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from tf1ps.replication import Ages
 class WorkerFigures(NamedTuple):
   """The figures of a worker, since the start of its process."""
 
-  steps: int = 0  # with the steps of threads beside the loop
+  steps: int = 0  # including the steps of threads beside the loop
   examples: int = 0  # trained on
   late_examples: int = 0  # of gradients that came too late for an update
   loss: Optional[float] = None  # of the last step
   ages: Optional[Ages] = None  # of the applied gradients; None: not measured
   dropped: int = 0  # gradients that were not applied
   skipped: int = 0  # bad records that were left out
-  sessions: int = 0  # the first, and another for each recovery
-  is_open: bool = False  # whether there is a session that can make steps
+  sessions: int = 0  # the first session, and another session for each recovery
+  is_open: bool = False  # whether a session is open that can make steps
   # The seconds of the current run, and of the slowest of the last runs; None unless it stalls.
   stalled: Optional[Tuple[float, float]] = None
   checkpoint_dir: str = ""  # of a chief that saves
   checkpoint_step: int = -1  # the global step of the last checkpoint
   checkpoint_age: float = 0.0  # seconds since its save
   checkpoints: int = 0  # saved by this process
-  rolled_back: int = 0  # of the chief: global steps that were lost with ps
-  # Of the chief: {"/job:ps/task:0": (bytes down, messages down, bytes up, messages up)} per step.
+  rolled_back: int = 0  # on the chief: the number of global steps that were lost with ps
+  # On the chief: {"/job:ps/task:0": (bytes down, messages down, bytes up, messages up)} per step.
   traffic: Dict[str, tuple] = {}
 
   def to_json(self) -> Dict[str, object]:

@@ -6,9 +6,9 @@ import json
 from typing import List, NamedTuple, Optional
 
 LOST = "lost"  # silent for longer than the job's --heartbeat_timeout
-SILENT = "silent"  # for longer than a living task is
+SILENT = "silent"  # silent for longer than a living task would be
 ABSENT = "absent"  # the task has sent no heartbeat
-STALLED = "stalled"  # the task's step lasts much longer than its steps before
+STALLED = "stalled"  # the task's step lasts much longer than its earlier steps
 
 
 class TaskStatus(NamedTuple):
@@ -20,8 +20,8 @@ class TaskStatus(NamedTuple):
   pid: Optional[int]
   state: str  # starting, training, serving, done, failed, lost, silent, absent or stalled
   reason: str  # "waits for ...", "is failed: ...", "is lost: ..."; ""
-  global_step: Optional[int]  # that it read last
-  steps: Optional[int]  # of its process
+  global_step: Optional[int]  # the last global step that the task read
+  steps: Optional[int]  # the steps of the task's process
   examples: Optional[int]
   steps_per_second: Optional[float]
   examples_per_second: Optional[float]
@@ -56,7 +56,7 @@ class QueueStatus(NamedTuple):
 
 
 class CheckpointStatus(NamedTuple):
-  """The last checkpoint, as the chief's last heartbeat has it."""
+  """The last checkpoint, as of the chief's last heartbeat."""
 
   directory: str
   global_step: int
@@ -100,7 +100,7 @@ def status_as_json(status: Status) -> str:
 
 
 def status_from_json(text: str) -> Status:
-  """Returns the status of a text of `status_as_json`.
+  """Returns the status in a text of `status_as_json`.
 
   Raises ValueError or TypeError for another text, such as a text of another release.
   """

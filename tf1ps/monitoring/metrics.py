@@ -2,8 +2,8 @@
 
 `TABLE` describes each metric once: /metrics and docs/monitoring.md follow from it. The values come
 from the task's heartbeat (`Heartbeat.own`) and from its figures (`WorkerFigures`). The thread of a
-scrape reads them; a step does nothing for them. All counters count from the start of the process:
-Prometheus takes a lower value for a restart.
+scrape reads the values, so they cost a step nothing. All counters count from the start of the
+process: Prometheus interprets a lower value as a restart.
 
 Names follow Prometheus: the prefix tf1ps_, base units, _total for counters. Each metric has the
 labels job ("worker"), role ("chief"), index ("0") and run, the id of the job's run, which is empty
@@ -33,7 +33,7 @@ class View(NamedTuple):
   member: object = None  # the `state.Member` of this task, or None
   figures: Optional[WorkerFigures] = None
   evaluator: Optional[EvaluatorFigures] = None
-  silence: Optional[float] = None  # seconds since the control task of the heartbeats answered
+  silence: Optional[float] = None  # seconds since the heartbeats' control task last answered
   states: Dict[str, int] = {}  # {state: tasks of the job}
 
   @property
@@ -44,7 +44,7 @@ class View(NamedTuple):
     return "" if self.member is None else self.member.run
 
   def belongs_to(self, tasks: str) -> bool:
-    """Whether this task has a metric of these tasks."""
+    """Whether this task has a metric whose `Metric.tasks` is `tasks`."""
     if self.member is None or tasks in (EVERY, EVALUATOR):
       return tasks == EVERY or tasks == EVALUATOR and self.evaluator is not None
     is_ps = self.member.role == "ps"
@@ -62,7 +62,7 @@ class Metric(NamedTuple):
   name: str  # with its unit; without the prefix, and without _total
   kind: str
   help: str
-  tasks: str  # that have the metric
+  tasks: str  # the tasks that have the metric
   values: Callable[[View], _Values]  # yields (values of the further labels, value)
   labels: Tuple[str, ...] = ()  # the further labels
 
@@ -157,7 +157,7 @@ class Collector:
     self._task, self._look = [str(label) for label in labels], look
 
   def describe(self) -> list:
-    """Returns []: a registration does not look at the task."""
+    """Returns [], because a registration must not read the values of the task."""
     return []
 
   def collect(self) -> Iterator[object]:

@@ -7,9 +7,9 @@ a worker     has an open session, and its step does not stall (`stall_watch`);
 a ps         has its server up, and the task that keeps the heartbeats has answered it;
 an evaluator follows its directory;
 
-else 503, with the reason. Anyone who reaches the address can open connections. So they have
-`PLACES`: where none is free, an earlier connection leaves: the oldest of those that have sent no
-request, else the oldest.
+else 503, with the reason. Anyone who reaches the address can open connections. So the number of
+connections is at most `PLACES`. For one more connection, the server closes an earlier connection:
+mostly the oldest connection that has sent no request, otherwise the oldest connection that has.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class MetricsServer:
   """The server of a task.
 
   Attributes:
-    url: of the metrics: "http://127.0.0.1:9100/metrics".
+    url: the URL of the metrics: "http://127.0.0.1:9100/metrics".
   """
 
   def __init__(self, address: MetricsAddress, job: str, role: str, index: int):
-    """Listens; requests are answered at once.
+    """Listens, and answers requests from now on.
 
     Args:
       address: where to listen.
       job: the job of the task: "worker".
-      role: its role: "chief", "worker", "ps" or "evaluator".
-      index: its index in the job.
+      role: the task's role: "chief", "worker", "ps" or "evaluator".
+      index: the task's index in the job.
 
     Raises:
       MetricsError: prometheus_client is missing, or the address is taken.
@@ -158,7 +158,7 @@ class _Handler(wsgiref.simple_server.WSGIRequestHandler):
     pass
 
 class _Head:
-  """The lines of a request, which end behind a number of bytes."""
+  """The lines of a request, which end after a number of bytes."""
 
   def __init__(self, file):
     self._file, self._left = file, _LONGEST_HEAD
@@ -178,7 +178,7 @@ class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
 
   def __init__(self, *args):
     self._lock = threading.Lock()
-    self._open: Dict[socket.socket, bool] = {}  # whether its request has come, the oldest first
+    self._open: Dict[socket.socket, bool] = {}  # {connection: has sent a request}, oldest first
     super().__init__(*args)
 
   def server_bind(self):
@@ -189,7 +189,7 @@ class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
   def process_request(self, request, client_address):
     with self._lock:
       if len(self._open) >= PLACES:
-        # Those that do not read their answer leave half of the places to others.
+        # Clients that do not read their answers can occupy only half of the places.
         is_heard = sum(self._open.values()) > PLACES // 2
         loser = next(each for each, heard in self._open.items() if heard == is_heard)
         del self._open[loser]
@@ -218,9 +218,9 @@ def make_http_server(address: MetricsAddress, answer, what: str = "the metrics",
   """Listens at an address.
 
   Args:
-    address: of this machine.
+    address: an address of this machine.
     answer: a WSGI application.
-    what: names what it serves, for errors.
+    what: the name of the served content, for errors.
     flag: the flag that has the address.
 
   Raises:

@@ -1,12 +1,12 @@
-"""Asks the ps of a running job for its status, and disturbs nobody.
+"""Asks the ps of a running job for its status, without disturbing the job.
 
 1. The ps at the given address keeps the cluster of its job in its control records.
-2. The first ps of the cluster keeps the heartbeats: each task beats every second, with its step,
-   its rates and a few figures more.
-3. Each ps has a register of the queues of tf1ps on it.
+2. The first ps of the cluster keeps the heartbeats: each task sends a heartbeat every second, with
+   its step, its rates and a few more figures.
+3. Each ps has a register of its tf1ps queues.
 
-`state.Peek` reads them: it makes nothing on a ps, takes no lock, and is connected for a fraction of
-a second. This process is not a task of the cluster, and sends no heartbeat.
+`state.Peek` reads these records: it creates nothing on a ps, takes no lock, and is connected for a
+fraction of a second. This process is not a task of the cluster, and sends no heartbeat.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def ask_status(addresses: Sequence[str], limit: float) -> Status:
   """Asks a ps for the status of its jobs.
 
   Args:
-    addresses: of any ps of the cluster, host:port; the first that answers counts.
+    addresses: addresses of any ps of the cluster, host:port; the first ps that answers counts.
     limit: seconds until a ps must have answered.
 
   Raises:
@@ -188,7 +188,7 @@ def _job(seen: _Seen, container: str, is_only: bool) -> JobStatus:
 
 
 def state_of(member: Member) -> str:
-  """Returns the state of a task: its own word, or "lost" or "silent" without a recent heartbeat.
+  """Returns the state that a task reports, or "lost" or "silent" without a recent heartbeat.
 
   A task that trains is "stalled" while its step lasts too long.
   """

@@ -1,8 +1,8 @@
 """Answers tf1ps-status and tf1ps-top on this machine, from a task that has TensorFlow already.
 
 The import of TensorFlow takes seconds. So a task that keeps the records of a job listens at a
-socket, in a directory that names the task's process. When a process of the same user asks there,
-the task asks its own server for the status. Where no task answers, `ask_status` still works.
+socket, in a directory that names the task's process. When a process of the same user asks at this
+socket, the task asks its own server for the status. If no task answers, `ask_status` still works.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tf1ps.monitoring.job_status import Status, status_as_json, status_from_json
 _PURPOSE, _FILE, _PLACE = "status", "socket", "place"
 _LIMIT = 5.0  # seconds for a look at the ps
 _ANSWER_LIMIT = 2 * _LIMIT  # seconds until a task must have answered
-_QUESTION_LIMIT = 1.0  # seconds: who asks sends the question at once
+_QUESTION_LIMIT = 1.0  # seconds: the asking process sends the question immediately
 _LONGEST = 1 << 20  # bytes of a question
 
 
@@ -30,7 +30,7 @@ def answer_here(address: str) -> Iterator[None]:
   """Answers `ask_here` from this process until the end of the block.
 
   Args:
-    address: of this task's server, as the cluster has it; "": the task does not answer.
+    address: the address of this task's server in the cluster; "": the task does not answer.
   """
   with contextlib.ExitStack() as stack:
     with contextlib.suppress(OSError):  # no temporary directory can be written
@@ -52,7 +52,7 @@ def ask_here(addresses: Sequence[str]) -> Optional[Status]:
   """Asks the tasks of this user on this machine for the status of a job.
 
   Args:
-    addresses: of tasks of the job, as its cluster has them.
+    addresses: the addresses of the job's tasks in its cluster.
 
   Returns:
     The `Status`; None if none of these tasks is on this machine, or none has answered.
@@ -84,8 +84,8 @@ def _answer(listener: socket.socket, address: str) -> None:
       if error.errno in (errno.EMFILE, errno.ENFILE):
         time.sleep(TIMING.poll_interval)
         continue
-      return  # it was closed
-    # Without an answer, the other process asks a ps itself, and says what is wrong.
+      return  # the listener was closed
+    # Without an answer, the other process asks a ps itself, and reports what is wrong.
     with contextlib.suppress(Exception), connection:
       if address in _question(connection):
         connection.settimeout(_LIMIT)
@@ -107,7 +107,7 @@ def _question(connection: socket.socket) -> Sequence[str]:
 
 
 def _place_of(address: str) -> str:
-  """Returns a task's address and network: containers that share /tmp may have the same address."""
+  """Returns a task's address and network: containers with a common /tmp may share an address."""
   try:
     return "%s %s" % (address, os.readlink("/proc/self/ns/net"))
   except OSError:  # not on Linux
@@ -121,7 +121,7 @@ def _shut(listener: socket.socket) -> None:
 
 @contextlib.contextmanager
 def _short_path(folder: str) -> Iterator[str]:
-  """Yields a short path of the socket in a folder: a socket's path has at most 107 bytes."""
+  """Yields a short path of a folder's socket, because a socket's path has at most 107 bytes."""
   opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
   try:
     yield "/proc/self/fd/%d/%s" % (opened, _FILE)

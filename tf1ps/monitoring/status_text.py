@@ -20,7 +20,7 @@ class Section(NamedTuple):
   """A table, or lines, of the status of a job."""
 
   columns: Sequence[str]  # () for lines
-  rows: List[tuple]  # of texts; a line is a row with a single text
+  rows: List[tuple]  # tuples of texts; a line is a row with a single text
   states: Sequence[str] = ()  # the state of each row's task
 
 

@@ -1,7 +1,7 @@
 """Traces some steps of a worker and writes the traces into files.
 
-TensorFlow notes each operation of a traced run, also on ps and on other workers. After the last
-traced step, `StepTracer` writes a Chrome trace (chrome_trace.py) and a page of text
+TensorFlow notes each operation of a traced run, including operations on ps and on other workers.
+After the last traced step, `StepTracer` writes a Chrome trace (chrome_trace.py) and a page of text
 (trace_summary.py). It also traces the steps that other threads of the worker make meanwhile.
 """
 
@@ -40,10 +40,10 @@ class StepTracer(LifecycleHook):
     """Creates the hook.
 
     Args:
-      tracker: counts this worker's steps; it stands before this hook.
+      tracker: counts this worker's steps; it must come before this hook.
       steps: the first of this worker's own steps in this process to trace, counted from 0, and the
         first step after the traced steps.
-      directory: the directory of the files; made if absent.
+      directory: the directory of the files, which is created if it does not exist.
       worker: the task of the session's target, "/job:worker/task:0".
     """
     self._tracker, self._steps = tracker, steps

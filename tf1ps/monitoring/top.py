@@ -13,7 +13,7 @@ _STYLES = {LOST: "bold red", "failed": "red", STALLED: "red", SILENT: "yellow", 
 
 
 def draw_on_terminal(status: Status, ask_again: Callable[[], Status]) -> None:
-  """Draws the status, and then each status of `ask_again`, until that raises an error."""
+  """Draws the status, and then each status of `ask_again`, until `ask_again` raises an error."""
   from rich.live import Live
 
   with Live(render(status), screen=True, auto_refresh=False) as live:
@@ -22,7 +22,7 @@ def draw_on_terminal(status: Status, ask_again: Callable[[], Status]) -> None:
 
 
 def render(status: Status):
-  """Returns the status as something that rich prints."""
+  """Returns the status as an object that rich can print."""
   from rich.console import Group
   from rich.text import Text
 
@@ -35,7 +35,7 @@ def render(status: Status):
   return Group(*parts)
 
 
-# A narrow terminal cuts the ends of these columns alone.
+# A narrow terminal cuts the ends of only these columns.
 _CUT = ("HOST", "WAITING", "AGE OF GRADIENTS")
 
 

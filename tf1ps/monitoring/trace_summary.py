@@ -1,4 +1,4 @@
-"""Makes the page of text beside a Chrome trace: what took long, and what the steps awaited."""
+"""Makes the text page beside a Chrome trace: the longest operations, and the waits of the steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tf1ps.monitoring.chrome_trace import TracedRun, task_name
 from tf1ps.transfer import blocks, format_bytes, time_shares, waits
 
 _LONGEST = 10
-_WIDTH = 60  # of a name
+_WIDTH = 60  # the characters of a name
 
 
 def summarize_trace(runs: Sequence[TracedRun], worker: str) -> str:

@@ -1,9 +1,9 @@
 """The status of a job as a page in a browser, for tf1ps-top --web: its tables, and curves.
 
 1. `StatusPage` takes a status per second, and keeps the losses and rates of each job.
-2. `/` is a frame, which loads nothing from elsewhere. Its script asks for `/status` once per second
-   and shows that text, which Python has made and escaped.
-3. When no ps answers any more, the page says so and keeps the last status.
+2. `/` is a frame, which loads nothing from other sites. Its script asks for `/status` once per
+   second and shows the returned text, which Python has made and escaped.
+3. When no ps answers any longer, the page says so and keeps the last status.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tf1ps.monitoring.job_status import JobStatus, Status
 from tf1ps.monitoring.metrics_address import MetricsAddress
 from tf1ps.monitoring.metrics_server import make_http_server
 
-_POINTS = 1000  # of a curve; every other point goes when there are more
+_POINTS = 1000  # the most points of a curve; if it has more, every other point is removed
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 600, 190, 52, 22  # of a curve, in its own units
 
 _SCRIPT = """
