@@ -1,8 +1,8 @@
 """The import that a legacy program changes: `import tf1ps.v1 as tf`.
 
-It is `tensorflow.compat.v1` in graph mode, with the drop-ins of tf1ps in their places and with the
-names that newer TensorFlows have removed. The import switches TensorFlow to graph mode, so do it
-before any other use of TensorFlow. docs/legacy.md lists the differences.
+The module is `tensorflow.compat.v1` in graph mode, with the drop-ins of tf1ps and with the names
+that newer versions of TensorFlow have removed. The import switches TensorFlow to graph mode, so
+import this module before any other use of TensorFlow. docs/legacy.md lists the differences.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tf1ps.v1.old_orders import concat, reverse, split, use_pre_1_0  # noqa: E40
 if typing.TYPE_CHECKING:
   from tensorflow.compat.v1 import *  # noqa: F403  an editor completes the names
 
-__version__ = _tf.__version__  # programs print it, or choose by it
+__version__ = _tf.__version__  # programs print the version, or depend on it
 
 _namespace.install_finder()
 _spaces.declare_all()

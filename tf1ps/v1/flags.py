@@ -1,7 +1,7 @@
 """`tf.flags` and `tf.app.flags`: a program may define a flag that absl has, such as `log_dir`.
 
-Before TensorFlow 1.5 flags were TensorFlow's own. Those of absl's logging and app came later, and
-refuse a program's flag of the same name. Here the program's flag takes the place of absl's.
+Before TensorFlow 1.5, flags were TensorFlow's own. The flags of absl's logging and app came later,
+and refuse a program's flag of the same name. Here the program's flag replaces absl's flag.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __getattr__, __dir__ = _namespace.overlay(__name__, tf.app.flags)
 
 
 def _over_absl(define):
-  """Makes a function that defines a flag, in the place of absl's flag of that name."""
+  """Makes a function that defines a flag, which replaces absl's flag of that name."""
   @functools.wraps(define)
   def define_over_absl(*args, **kwargs):
     name = args[0] if args else kwargs.get("name", kwargs.get("flag_name"))

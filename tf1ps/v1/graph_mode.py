@@ -3,7 +3,8 @@
 The losses of regularizers are tensors.
 
 TensorFlow reads TF_USE_LEGACY_KERAS when it is imported, and again when a program first uses its
-Keras, `tf.layers` or `tf.nn.rnn_cell`. This module sets it before both, where it comes in time.
+Keras, `tf.layers` or `tf.nn.rnn_cell`. This module sets the variable before both reads, unless the
+program has imported TensorFlow earlier.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ _USE_LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
 
 def import_tensorflow():
-  """Imports TensorFlow, chooses `tf_keras` where it is installed, and switches to graph mode.
+  """Imports TensorFlow, chooses `tf_keras` if it is installed, and switches to graph mode.
 
-  A choice that the environment already holds stays.
+  If the environment already sets TF_USE_LEGACY_KERAS, that choice stays.
 
   Returns:
     The module tensorflow.compat.v1.
@@ -30,7 +31,7 @@ def import_tensorflow():
     os.environ.setdefault(_USE_LEGACY_KERAS, "1")
   tf = compat.import_quietly()
   verbosity = tf.logging.get_verbosity()
-  tf.logging.set_verbosity(tf.logging.ERROR)  # it warns of what was asked for
+  tf.logging.set_verbosity(tf.logging.ERROR)  # otherwise the intended change causes a warning
   tf.disable_v2_behavior()
   tf.logging.set_verbosity(verbosity)
   compat.prepare_estimator()
@@ -39,11 +40,11 @@ def import_tensorflow():
 
 
 def explain_missing_keras(namespace: str, probe: str):
-  """Makes the look-up of names that are missing in a namespace which TensorFlow takes from Keras.
+  """Makes the look-up of names that are missing in a namespace that TensorFlow takes from Keras.
 
   Args:
     namespace: its name below tensorflow.compat.v1, such as "layers".
-    probe: a name that it holds where Keras 2 is there.
+    probe: a name that the namespace has if Keras 2 is installed.
 
   Returns:
     A function that takes a name. It returns a name of the files of `tensorflow.python.layers`, or

@@ -26,11 +26,11 @@ class DataSet:
   Args:
     images: `[examples, rows, columns, depth]`, unsigned bytes.
     labels: `[examples]`, or `[examples, 10]` with one 1 each.
-    fake_data: whether batches are made up, as in tests of programs.
+    fake_data: whether batches have made-up values, as in tests of programs.
     one_hot: whether made-up labels have the shape `[10]`.
     dtype: the type of the images: `tf.uint8` leaves them, `tf.float32` divides them by 255.
     reshape: whether the images become `[examples, rows * columns]`.
-    seed: of the shuffling.
+    seed: the seed of the shuffling.
   """
 
   def __init__(self, images, labels, fake_data=False, one_hot=False, dtype=tf.float32,
@@ -60,7 +60,7 @@ class DataSet:
   epochs_completed = property(lambda self: self._epochs_completed)
 
   def next_batch(self, batch_size, fake_data=False, shuffle=True):
-    """Returns (images, labels) of the next examples, from one epoch into the next."""
+    """Returns (images, labels) of the next examples; a batch may continue into the next epoch."""
     if fake_data or self._fake_data:
       return [[1] * 784] * batch_size, [self._fake_label] * batch_size
     if shuffle and self._position == 0 and self._epochs_completed == 0:
@@ -92,13 +92,13 @@ def read_data_sets(train_dir: str, fake_data: bool = False, one_hot: bool = Fals
   """Reads MNIST from a directory.
 
   Args:
-    train_dir: where the four files lie.
-    fake_data: whether to make batches up and read nothing.
+    train_dir: the directory of the four files.
+    fake_data: whether to make up batches and read nothing.
     one_hot: whether a label is a vector of ten with one 1.
     dtype: the type of the images: `tf.uint8` leaves them, `tf.float32` divides them by 255.
     reshape: whether an image is a vector of 784, not `[28, 28, 1]`.
-    validation_size: how many of the training examples, from the first, are for validation.
-    seed: of the shuffling.
+    validation_size: the number of training examples, from the first, that are for validation.
+    seed: the seed of the shuffling.
     source_url: ignored: nothing is downloaded.
 
   Returns:
@@ -125,7 +125,7 @@ def read_data_sets(train_dir: str, fake_data: bool = False, one_hot: bool = Fals
 
 
 def _find(folder) -> Tuple[str, ...]:
-  """Returns the path of each file; either name will do, as some browsers unpack what they load."""
+  """Returns the path of each file, packed or not, because some browsers unpack downloads."""
   paths = []
   for name in _FILES:
     there = [path for path in (os.path.join(folder, name + ".gz"), os.path.join(folder, name))

@@ -1,6 +1,6 @@
 """The network of `tensorflow.examples.tutorials.mnist.mnist`: two hidden layers for MNIST.
 
-Variables have the names and shapes that they had there: `hidden1/weights` and so on.
+Variables have the same names and shapes as in that module: `hidden1/weights` and so on.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def loss(logits, labels):
 
 
 def training(loss, learning_rate):
-  """Returns an operation that takes a step downhill, and adds the loss to the summaries."""
+  """Returns an operation that makes a step of gradient descent; adds a summary of the loss."""
   tf.summary.scalar("loss", loss)
   global_step = tf.Variable(0, name="global_step", trainable=False)
   return tf.train.GradientDescentOptimizer(learning_rate).minimize(loss, global_step=global_step)
 
 
 def evaluation(logits, labels):
-  """Returns how many of the batch have the label's logit first."""
+  """Returns the number of examples in the batch whose label has the highest logit."""
   return tf.reduce_sum(tf.cast(tf.nn.in_top_k(logits, labels, 1), tf.int32))

@@ -1,10 +1,10 @@
 """A module that answers with names of tf1ps first, and then with TensorFlow's.
 
-Each namespace of TensorFlow in which tf1ps replaces something is a module of this room. A name is
-looked up at its first use, in this order: what the module itself defines, the drop-ins of tf1ps,
-TensorFlow's names, names that TensorFlow has no longer. A namespace that is nothing else needs no
-file: `declare` makes it. `install_finder` lets Python import the other namespaces, too:
-`from tf1ps.v1.losses import mean_squared_error`.
+Each namespace of TensorFlow in which tf1ps replaces something is a module of this package. A name
+is looked up at its first use, in this order: names that the module itself defines, the drop-ins of
+tf1ps, TensorFlow's names, names that TensorFlow no longer has. A namespace whose module defines no
+names needs no file: `declare` makes it. With `install_finder`, Python also imports the other
+namespaces: `from tf1ps.v1.losses import mean_squared_error`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def overlay(package: str, base: Optional[types.ModuleType],
 
   Args:
     package: the `__name__` of the module that is the namespace.
-    base: TensorFlow's module of this namespace; None where it has none any more.
-    drop_ins: the names that come from tf1ps, by the room that exports them.
-    namespaces: the namespaces below this namespace that are modules of this room.
-    gone: looks a name up that TensorFlow has no longer: it returns a value, or raises
-      AttributeError with the name of what to use, or `UnknownNameError`.
+    base: TensorFlow's module of this namespace; None if TensorFlow no longer has the module.
+    drop_ins: the names that come from tf1ps, by the package that exports them.
+    namespaces: the namespaces below this namespace that are modules of this package.
+    gone: looks up a name that TensorFlow no longer has. It returns a value, or raises an
+      AttributeError that names the replacement, or raises `UnknownNameError`.
 
   Returns:
     The namespace's `__getattr__` and `__dir__`.
@@ -92,15 +92,15 @@ def declare(package: str, make: Union[Callable, str]) -> None:
   """Declares a namespace that has no file.
 
   Args:
-    package: its `__name__`.
-    make: takes this name, and returns the `__getattr__` and `__dir__`, as `overlay` does. Or the
-      name of another module, which the namespace then is.
+    package: the `__name__` of the namespace.
+    make: a function that takes this name and returns the `__getattr__` and `__dir__`, as `overlay`
+      does; or the name of another module, for which the namespace is a second name.
   """
   _declared[package] = make
 
 
 def submodule(package: Optional[types.ModuleType], name: str) -> Optional[types.ModuleType]:
-  """Imports a module below a package; returns None where there is none."""
+  """Imports a module below a package; returns None if the module does not exist."""
   if not hasattr(package, "__path__"):
     return None
   fullname = "%s.%s" % (package.__name__, name)
@@ -113,14 +113,14 @@ def submodule(package: Optional[types.ModuleType], name: str) -> Optional[types.
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-  """Finds the modules below this room: its own files, else TensorFlow's module of that name."""
+  """Finds the modules below this package: its own files, else TensorFlow's module of the name."""
 
   def find_spec(self, fullname, path, target=None):
     if not fullname.startswith(_ROOM + "."):
       return None
     above, _, name = fullname.rpartition(".")
     parent = sys.modules[above]
-    if parent.__name__ != above:  # TensorFlow's own: import there what lies below it
+    if parent.__name__ != above:  # the parent is TensorFlow's module: import the name below that
       return _alias(fullname, importlib.import_module("%s.%s" % (parent.__name__, name)))
     spec = importlib.machinery.PathFinder.find_spec(fullname, path)
     if spec is not None:
@@ -149,7 +149,7 @@ class _Declared(importlib.abc.Loader):
 
 
 class _Alias(importlib.abc.Loader):
-  """Makes a second name of a module that is already imported."""
+  """Makes a second name for a module that is already imported."""
 
   def __init__(self, module):
     self._module = module
@@ -158,7 +158,7 @@ class _Alias(importlib.abc.Loader):
     return None
 
   def exec_module(self, module):
-    sys.modules[module.__name__] = self._module  # Python takes what it finds there
+    sys.modules[module.__name__] = self._module  # the import returns the module in sys.modules
 
 
 def _alias(fullname, module):
@@ -166,6 +166,6 @@ def _alias(fullname, module):
 
 
 def install_finder() -> None:
-  """Has Python ask this module for the modules below this room."""
+  """Makes Python ask this module for the modules below this package."""
   if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
     sys.meta_path.insert(0, _Finder())

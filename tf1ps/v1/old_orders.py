@@ -1,7 +1,7 @@
 """Functions whose arguments had another order before TensorFlow 1.0.
 
-Where the types of the arguments tell the order, both work. Where they do not, a program says that
-it is so old: by `tf1ps-run --pre_1_0` or by `tf.use_pre_1_0()`.
+If the types of the arguments show the order, both orders work. If they do not, the program must
+request the old order: by `tf1ps-run --pre_1_0` or by `tf.use_pre_1_0()`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.v1 import renamed as _renamed
 
-_is_pre_1_0 = False  # the order that the program has asked for
+_is_pre_1_0 = False  # whether the program has requested the old order
 
 
 def use_pre_1_0() -> None:
-  """Has functions take their positional arguments in the order from before TensorFlow 1.0.
+  """Makes functions take their positional arguments in the order from before TensorFlow 1.0.
 
-  They are the cross entropies (logits, labels) of `tf.nn`, and `sampled_softmax_loss` and
-  `nce_loss` (weights, biases, inputs, labels).
+  These functions are the cross entropies (logits, labels) of `tf.nn`, and `sampled_softmax_loss`
+  and `nce_loss` (weights, biases, inputs, labels).
   """
   global _is_pre_1_0
   _is_pre_1_0 = True
@@ -34,7 +34,7 @@ def _is_number(value):
 
 @functools.wraps(tf.concat)
 def concat(*args, **kwargs):
-  """As TensorFlow's; also takes (dim, values)."""
+  """Like TensorFlow's function; also takes (dim, values)."""
   if "concat_dim" in kwargs:
     kwargs["axis"] = kwargs.pop("concat_dim")
   elif len(args) > 1 and _is_number(args[0]) and not (
@@ -50,7 +50,7 @@ def concat(*args, **kwargs):
 
 @functools.wraps(tf.split)
 def split(*args, **kwargs):
-  """As TensorFlow's; also takes (dim, count, value)."""
+  """Like TensorFlow's function; also takes (dim, count, value)."""
   for old, new in (("split_dim", "axis"), ("num_split", "num_or_size_splits")):
     if old in kwargs:
       kwargs[new] = kwargs.pop(old)
@@ -64,7 +64,7 @@ def split(*args, **kwargs):
 
 @functools.wraps(tf.reverse)
 def reverse(tensor, axis=None, name=None, dims=None):
-  """As TensorFlow's; also takes a truth value for each dimension."""
+  """Like TensorFlow's function; also takes a truth value for each dimension."""
   chosen = dims if axis is None else axis
   if isinstance(chosen, (list, tuple, np.ndarray)) and len(chosen) and all(
       isinstance(flag, (bool, np.bool_)) for flag in chosen):
@@ -74,13 +74,13 @@ def reverse(tensor, axis=None, name=None, dims=None):
 
 
 def _is_method(value):
-  """Whether a value is one of `tf.image.ResizeMethod`, and not the width of a picture."""
+  """Whether a value is a value of `tf.image.ResizeMethod`, and not the width of a picture."""
   return isinstance(value, numbers.Integral) and 0 <= value <= 3
 
 
 @functools.wraps(tf.image.resize_images)
 def resize_images(images, size=None, *args, **kwargs):
-  """As TensorFlow's; also takes height and width one by one."""
+  """Like TensorFlow's function; also takes height and width as separate arguments."""
   if "new_height" in kwargs:
     size, args = kwargs.pop("new_height"), (kwargs.pop("new_width"),) + args
   elif "new_width" in kwargs:
@@ -95,7 +95,7 @@ def resize_images(images, size=None, *args, **kwargs):
 
 
 def _cross_entropy(name, labels):
-  """Makes a cross entropy of tf.nn; `labels` is what its second argument was called."""
+  """Makes a cross entropy of tf.nn; `labels` is the old name of its second argument."""
   function = getattr(tf.nn, name)
 
   @functools.wraps(function)

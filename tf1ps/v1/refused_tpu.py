@@ -1,9 +1,9 @@
 """Names by which a program asks for a TPU: a call raises ValueError, and says what to use.
 
-Without this, a program waits for the address of a TPU, fails in its first step, or runs on the CPU
-in silence by soft placement. To name a TPU is not yet an error: many programs have a branch for
-TPUs that they do not take. Others try `TPUClusterResolver`, catch its ValueError, and go on with
-GPUs; they still do so.
+Without this module, a program waits for the address of a TPU, fails in its first step, or silently
+runs on the CPU by soft placement. Using such a name without a call is not an error, because many
+programs have a branch for TPUs that they do not take. Other programs try `TPUClusterResolver`,
+catch its ValueError, and continue with GPUs. They still work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def device(device_name_or_function):
   return tf.device(device_name_or_function)
 
 
-# They are classes, because programs ask isinstance(strategy, TPUStrategy).
+# The following names are classes, because programs ask isinstance(strategy, TPUStrategy).
 class TPUStrategy(tf.distribute.experimental.TPUStrategy):
   """Refuses."""
 

@@ -1,6 +1,6 @@
-"""Names from before TensorFlow 1.0, and others that TensorFlow has no longer.
+"""Names from before TensorFlow 1.0, and other names that TensorFlow no longer has.
 
-A program that uses an old name gets today's function; the log says its name once, and the place.
+A program that uses an old name gets today's function. The log says the new name and the place once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.compat import LOST, RENAMED
 from tf1ps.v1 import namespace as namespace_lib
 
-_said: Set[str] = set()  # what the log has, in this process
+_said: Set[str] = set()  # the sentences that this process has logged
 
 
 def _scalar_summary(tags, values, collections=None, name=None):
@@ -47,7 +47,7 @@ def _list_devices():
           for device in tf.config.experimental.list_logical_devices()]
 
 
-# {old name: the function that has its arguments}, where no function of today has them
+# {old name: a function with the old arguments}, if no function of today has these arguments
 _FUNCTIONS = {
   "audio_summary": _audio_summary,
   "batch_matmul": _batch_matmul,
@@ -59,13 +59,13 @@ _FUNCTIONS = {
 
 
 def finder(namespace: str = "") -> Callable[[str], object]:
-  """Makes the look-up of names that a namespace has no longer.
+  """Makes the look-up of names that a namespace no longer has.
 
   Args:
     namespace: its name below `tf`, such as "train"; "" for `tf` itself.
 
   Returns:
-    A function that takes a name, and returns what it is today or raises AttributeError.
+    A function that takes a name, and returns today's value of the name or raises AttributeError.
   """
   prefix = namespace and namespace + "."
 
@@ -82,14 +82,14 @@ def finder(namespace: str = "") -> Callable[[str], object]:
 
 
 def say_once(text: str) -> None:
-  """Logs a sentence about the program, with the place in it that is running, once a process."""
+  """Logs a sentence about the program and the running line's place, once per process."""
   if text not in _said:
     _said.add(text)
     tf.logging.warning("%s: %s.", _place(), text)
 
 
 def program_frame():
-  """Returns the innermost frame that is not tf1ps' or Python's own import."""
+  """Returns the innermost frame that belongs neither to tf1ps nor to Python's import system."""
   own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
   frame = sys._getframe(1)
   while frame is not None and frame.f_code.co_filename.startswith((own, "<frozen importlib")):

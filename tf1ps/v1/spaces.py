@@ -1,6 +1,6 @@
-"""The namespaces of `tf` that need no file: TensorFlow's with a few other names, or other modules.
+"""The namespaces of `tf` without a file: TensorFlow's with a few changed names, or other modules.
 
-compat/old_names.py has the tables of the other names.
+compat/old_names.py has the tables of the changed names.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tf1ps import compat, session
 from tf1ps.v1 import graph_mode, namespace, renamed
 
 _ROOM = __name__.rpartition(".")[0]
-# Those without drop-ins, in which names are lost, or that hold the modules below.
+# The namespaces without drop-ins that have lost names, or that contain the modules below.
 _OTHERS = ("compat", "config", "data", "data.experimental", "examples", "examples.tutorials",
            "examples.tutorials.mnist", "layers", "nn.rnn_cell")
-_OF_KERAS = {"layers": "dense", "nn.rnn_cell": "LSTMCell"}  # {namespace: a name of it}
+_OF_KERAS = {"layers": "dense", "nn.rnn_cell": "LSTMCell"}  # {namespace: a name in it}
 _MODULES = {  # {name below `tf`: the module that it is}
   "compat.v1": _ROOM,  # for programs that write tf.compat.v1.train.Server
   "estimator.python": "tensorflow_estimator.python.estimator",  # a name until TensorFlow 1.13
@@ -29,7 +29,7 @@ _MODULES = {  # {name below `tf`: the module that it is}
 
 
 def declare_all() -> None:
-  """Has Python find them."""
+  """Makes Python find these namespaces."""
   for name in (*compat.DROP_INS, *_OTHERS):
     if name and not name.startswith("contrib."):  # `tf` itself and `tf.contrib` have files
       namespace.declare("%s.%s" % (_ROOM, name), _make)
@@ -45,7 +45,8 @@ def _make(package):
   name = package[len(_ROOM) + 1:]
   if name == "train":
     _prepare_training()
-  # `tf.compat` of TensorFlow 2: in 1.15 only that has a `v2`. TensorFlow has no `examples`.
+  # "compat" needs the `compat` of the root module: in 1.15 only this has a `v2`. TensorFlow has no
+  # `examples`.
   root = tensorflow if name == "compat" else tf
   base = functools.reduce(lambda space, part: getattr(space, part, None), name.split("."), root)
   gone = (graph_mode.explain_missing_keras(name, _OF_KERAS[name]) if name in _OF_KERAS
@@ -56,4 +57,4 @@ def _make(package):
 def _prepare_training():
   session.place_as_tensorflow_1()
   session.follow_servers()  # a worker without a session reports its end, too
-  importlib.import_module("tf1ps.state.ending")  # has Server.join wait for the end of the job
+  importlib.import_module("tf1ps.state.ending")  # makes Server.join wait for the end of the job

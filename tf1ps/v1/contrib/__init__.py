@@ -1,8 +1,8 @@
-"""`tf.contrib`: what legacy programs use of it, by the library that has it today.
+"""`tf.contrib`: the parts that legacy programs use, from the libraries that have them today.
 
-TensorFlow 1.15 has it all, and only tf1ps' drop-ins take their places. On newer TensorFlows a
-package without heirs can be imported, because many programs import it and do not use it. Its use
-is refused.
+TensorFlow 1.15 has all parts, and tf1ps replaces only the names of its drop-ins. On newer versions
+of TensorFlow, a package without a successor can be imported, because many programs import such a
+package and do not use it. The use of such a package is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def _gone(name):
     "%s." % (name, _compat.REFUSED.get(name) or "Write it anew, or stay with TensorFlow 1.15"))
 
 
-# TensorFlow 1.15's own are enough, but for those with drop-ins or slim's loops, and what it moved.
+# TensorFlow 1.15's own packages are enough, except packages with drop-ins or with slim's loops, and
+# packages whose names TensorFlow 1.15 has moved.
 _ON_1_15 = ("data", "nccl", "slim")
 for _name, _package in _compat.PACKAGES.items():
   _drop_ins = _compat.DROP_INS.get("contrib." + _name)

@@ -1,7 +1,7 @@
-"""The exporter of `tf.contrib.session_bundle`; it writes a SavedModel, as today's servers read it.
+"""The exporter of `tf.contrib.session_bundle`; it writes a SavedModel, which today's servers read.
 
-A signature here is that of a SavedModel. Two named signatures `inputs` and `outputs` are its two
-halves.
+A signature here is a signature of a SavedModel. The two named signatures `inputs` and `outputs` are
+the two halves of such a signature.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Exporter:
     """Prepares the export.
 
     Args:
-      graph_def, clear_devices, assets_callback: ignored. The graph is the session's, without
-        devices: those of a cluster are nowhere else.
-      init_op: what a server runs when it has loaded the model.
+      graph_def, clear_devices, assets_callback: ignored. The exported graph is the session's graph,
+        without devices, because the devices of a cluster do not exist elsewhere.
+      init_op: the operation that a server runs when it has loaded the model.
       default_graph_signature: a signature of the functions above.
       named_graph_signatures: {name: signature}.
       assets_collection: tensors with the paths of files that belong to the model.
@@ -64,7 +64,7 @@ class Exporter:
     self._signatures, self._init_op, self._assets = named, init_op, assets_collection
 
   def export(self, export_dir_base, global_step_tensor, sess=None, exports_to_keep=None):
-    """Writes a SavedModel into a folder below export_dir_base, named by the global step.
+    """Writes a SavedModel into a folder below export_dir_base that is named by the global step.
 
     Args:
       export_dir_base: the folder of the exports.
@@ -94,7 +94,7 @@ class Exporter:
     return path
 
   def _write(self, session, path):
-    """Writes the model out of a copy of its graph, because a session's graph may be finalized."""
+    """Writes the model from a copy of its graph, because a session's graph may be finalized."""
     values = path + ".variables"
     self._saver.save(session, values, write_meta_graph=False, write_state=False)
     with session.graph.as_default():

@@ -17,7 +17,7 @@ def crf_sequence_score(inputs, tag_indices, sequence_lengths, transition_params)
     inputs: `[batch, length, tags]`: the score of each tag for each element.
     tag_indices: `[batch, length]`, integers.
     sequence_lengths: `[batch]`.
-    transition_params: `[tags, tags]`: the score of each tag after each.
+    transition_params: `[tags, tags]`: the score of each tag after each other tag.
   """
   inside = _mask(inputs, sequence_lengths)
   tags = tf.cast(tag_indices, tf.int32)
@@ -55,11 +55,11 @@ def crf_log_likelihood(inputs, tag_indices, sequence_lengths, transition_params=
 
 
 def crf_decode(potentials, transition_params, sequence_length):
-  """Returns the best tags, `[batch, length]`, 0 behind the end, and their score, `[batch]`.
+  """Returns the best tags, `[batch, length]`, 0 after the end, and their score, `[batch]`.
 
   Args:
     potentials: `[batch, length, tags]`: the score of each tag for each element.
-    transition_params: `[tags, tags]`: the score of each tag after each.
+    transition_params: `[tags, tags]`: the score of each tag after each other tag.
     sequence_length: `[batch]`.
   """
   size, tags = tf.shape(potentials)[0], tf.shape(potentials)[2]
@@ -108,7 +108,7 @@ def _mask(inputs, lengths):
 
 
 def _following(inputs, lengths):
-  """The elements behind the first, and whether they are inside: the time is the first dimension."""
+  """The elements after the first, and whether they are inside; the first dimension is time."""
   inside = tf.sequence_mask(lengths, tf.shape(inputs)[1])
   wide = tf.tile(inside[:, :, tf.newaxis], [1, 1, tf.shape(inputs)[2]])
   return tf.transpose(inputs, [1, 0, 2])[1:], tf.transpose(wide, [1, 0, 2])[1:]

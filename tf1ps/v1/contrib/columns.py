@@ -1,6 +1,7 @@
-"""The feature columns of `tf.contrib.layers`, as those of `tf.feature_column`.
+"""The feature columns of `tf.contrib.layers`, made from the columns of `tf.feature_column`.
 
-The combiner of a sparse column belongs to what is made of it today, such as an embedding.
+Today the combiner of a sparse column belongs to the column that is made from it, such as an
+embedding. So the sparse columns here ignore `combiner`.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def weighted_sparse_column(sparse_id_column, weight_column_name, dtype=tf.float3
 def crossed_column(columns, hash_bucket_size, combiner="sum", ckpt_to_load_from=None,
                    tensor_name_in_ckpt=None, hash_key=None):
   """Returns a column of the combinations of categories."""
-  # Today's takes the name of a feature in the place of a column of its hashes.
+  # Today's function takes the name of a feature instead of a column of the feature's hashes.
   return _columns.crossed_column(
     [column.key if hasattr(column, "hash_bucket_size") and hasattr(column, "key") else column
      for column in columns], hash_bucket_size, hash_key)
@@ -72,7 +73,7 @@ def embedding_column(sparse_id_column, dimension, combiner="mean", initializer=N
 
 
 def create_feature_spec_for_parsing(feature_columns):
-  """Returns what `tf.parse_example` needs to read columns."""
+  """Returns the feature spec that `tf.parse_example` needs to read the columns."""
   return _columns.make_parse_example_spec(feature_columns)
 
 

@@ -1,4 +1,4 @@
-"""Transformations of datasets that have a shorter name in tf.data."""
+"""Transformations of datasets that have shorter names in tf.data today."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def padded_batch_and_drop_remainder(batch_size, padded_shapes, padding_values=No
 
 
 def sloppy_interleave(map_func, cycle_length, block_length=1):
-  """For `Dataset.apply`: reads several datasets at once, in the order in which they answer."""
+  """For `Dataset.apply`: reads several datasets in parallel, in the order of their answers."""
   return tf.data.experimental.parallel_interleave(map_func, cycle_length, block_length, sloppy=True)

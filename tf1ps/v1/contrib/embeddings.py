@@ -11,14 +11,14 @@ def embed_sequence(ids, vocab_size=None, embed_dim=None, unique=False, initializ
 
   Args:
     ids: `[batch, length]`, int32 or int64.
-    vocab_size: number of rows; None where the variable is reused.
-    embed_dim: length of a row; None where the variable is reused.
-    unique: whether each row is fetched once, however often its id occurs.
-    initializer: of the variable.
-    regularizer: of the variable.
-    trainable: whether optimizers change it.
-    scope: the scope's name in place of EmbedSequence.
-    reuse: whether the variable is there already.
+    vocab_size: the number of rows; None if the variable is reused.
+    embed_dim: the length of a row; None if the variable is reused.
+    unique: whether each row is fetched once, even if its id occurs several times.
+    initializer: the initializer of the variable.
+    regularizer: the regularizer of the variable.
+    trainable: whether optimizers change the variable.
+    scope: the scope's name, instead of EmbedSequence.
+    reuse: whether the variable exists already.
 
   Returns:
     `[batch, length, embed_dim]`.

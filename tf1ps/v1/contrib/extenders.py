@@ -1,4 +1,4 @@
-"""Changes of an optimizer or an estimator that `tf.contrib.estimator` had, written anew."""
+"""New versions of the functions of `tf.contrib.estimator` that change optimizers and estimators."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class _ClippingOptimizer(tf.train.Optimizer):
 
 
 def clip_gradients_by_norm(optimizer: tf.train.Optimizer, clip_norm) -> tf.train.Optimizer:
-  """Returns an optimizer that clips the gradients by their global norm first.
+  """Returns an optimizer that first clips the gradients by their global norm.
 
   Args:
     optimizer: applies the clipped gradients.
-    clip_norm: the largest norm that all gradients together have.
+    clip_norm: the largest norm that all gradients together may have.
   """
   return _ClippingOptimizer(optimizer, clip_norm)
 
 
 def forward_features(estimator, keys=None, sparse_default_values=None):
-  """Returns an estimator whose predictions have some of the features, too.
+  """Returns an estimator whose predictions also contain some of the features.
 
   Args:
     estimator: a `tf.estimator.Estimator` whose predictions are a dict.
@@ -51,7 +51,7 @@ def forward_features(estimator, keys=None, sparse_default_values=None):
     sparse_default_values: {name: the value in the gaps of a sparse feature}.
 
   Raises:
-    ValueError: a feature is not there, or has the name of a prediction.
+    ValueError: a feature does not exist, or has the name of a prediction.
   """
   import tf1ps.v1 as tf1  # the package of estimators is not always installed
   keys = [keys] if isinstance(keys, str) else keys
@@ -82,5 +82,5 @@ def _dense(feature, default):
 
 
 def _with(output, forwarded, kind):
-  """Adds features to what an exported model predicts; classes and scores stay as they are."""
+  """Adds features to the predictions of an exported model; classes and scores stay unchanged."""
   return kind({**output.outputs, **forwarded}) if isinstance(output, kind) else output

@@ -1,4 +1,4 @@
-"""LSTMs that `tf.contrib.rnn` had as one operation; the variables are the same."""
+"""LSTMs that were single operations in `tf.contrib.rnn`; they have the same variables."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import tensorflow.compat.v1 as tf
 
 def LSTMBlockCell(num_units, forget_bias=1.0, cell_clip=None,  # noqa: N802  TensorFlow's name
                   use_peephole=False, dtype=None, reuse=None, name="lstm_cell"):
-  """Returns an LSTM cell; `tf.nn.rnn_cell.LSTMCell` computes the same from the same variables.
+  """Returns a `tf.nn.rnn_cell.LSTMCell`, which computes the same from the same variables.
 
   Args:
-    num_units: of the output.
+    num_units: the number of units of the output.
     forget_bias: is added to the forget gate.
     cell_clip: the largest absolute value in the memory; None or less than 0 for no limit.
     use_peephole: whether the gates see the memory.
-    dtype: of the variables.
-    reuse: whether the variables are there already.
-    name: of the cell.
+    dtype: the type of the variables.
+    reuse: whether the variables exist already.
+    name: the name of the cell.
   """
   if cell_clip is not None and cell_clip < 0:
     cell_clip = None
@@ -29,13 +29,13 @@ class LSTMBlockFusedCell:
   """An LSTM over whole sequences, `[length, batch, depth]`.
 
   Args:
-    num_units: of the output.
+    num_units: the number of units of the output.
     forget_bias: is added to the forget gate.
     cell_clip: the largest absolute value in the memory; None for no limit.
     use_peephole: whether the gates see the memory.
-    reuse: whether the variables are there already.
-    dtype: of the variables.
-    name: of the scope of the variables.
+    reuse: whether the variables exist already.
+    dtype: the type of the variables.
+    name: the name of the scope of the variables.
   """
 
   def __init__(self, num_units, forget_bias=1.0, cell_clip=None, use_peephole=False, reuse=None,
@@ -52,9 +52,9 @@ class LSTMBlockFusedCell:
     Args:
       inputs: `[length, batch, depth]`, or a list of `[batch, depth]`.
       initial_state: the memory and the output before the first element; None for zeros.
-      dtype: of the initial state, where there is none.
+      dtype: the type of the initial state, if no initial state is given.
       sequence_length: `[batch]`; None for the whole length.
-      scope: of the variables.
+      scope: the scope of the variables.
     """
     is_list = isinstance(inputs, (list, tuple))
     inputs = tf.stack(inputs) if is_list else tf.convert_to_tensor(inputs)
@@ -94,17 +94,17 @@ class LSTMBlockFusedCell:
 
 
 class TimeReversedFusedRNN:
-  """Has a fused cell read sequences backwards, and gives the outputs in their order.
+  """Makes a fused cell read sequences backwards; returns the outputs in the sequences' order.
 
   Args:
-    cell: such as `LSTMBlockFusedCell`.
+    cell: the fused cell, such as `LSTMBlockFusedCell`.
   """
 
   def __init__(self, cell):
     self._cell = cell
 
   def __call__(self, inputs, initial_state=None, dtype=None, sequence_length=None, scope=None):
-    """Returns the outputs and the last state, as the cell."""
+    """Returns the outputs and the last state, like the cell."""
     outputs, state = self._cell(
       _reversed(inputs, sequence_length), initial_state=initial_state, dtype=dtype,
       sequence_length=sequence_length, scope=scope)

@@ -1,7 +1,7 @@
 """The heads of `tf.contrib.estimator`: a loss, its metrics and its predictions, for any logits.
 
-They take an optimizer of `tf.train`. Those of `tf.estimator`, such as `RegressionHead`, take an
-optimizer of Keras.
+These heads take an optimizer of `tf.train`. The heads of `tf.estimator`, such as `RegressionHead`,
+take an optimizer of Keras.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def binary_classification_head(
 
   Args:
     weight_column: the feature column, or its name, of each example's weight.
-    thresholds: for each of them, in (0, 1), evaluations have accuracy, precision and recall.
+    thresholds: numbers in (0, 1); evaluations have accuracy, precision and recall for each.
     label_vocabulary: the labels, if they are texts; else they are numbers in [0, 1].
-    loss_reduction: of `tf.losses.Reduction`, but NONE.
-    loss_fn: takes labels and logits, returns a loss `[..., 1]`, in the place of the cross entropy.
-    name: stands at the end of the names of summaries and metrics.
+    loss_reduction: a value of `tf.losses.Reduction` except NONE.
+    loss_fn: takes labels and logits, returns a loss `[..., 1]`, which replaces the cross entropy.
+    name: the end of the names of summaries and metrics.
   """
   return _make("binary", weight_column=weight_column, thresholds=thresholds,
                label_vocabulary=label_vocabulary, loss_reduction=loss_reduction, loss_fn=loss_fn,
@@ -64,7 +64,7 @@ def regression_head(
     label_dimension: the numbers per label.
     loss_reduction: of `tf.losses.Reduction`, but NONE.
     loss_fn: takes labels and logits, returns a loss of the shape of the logits.
-    inverse_link_fn: makes the predictions of the logits.
+    inverse_link_fn: makes the predictions from the logits.
     name: stands at the end of the names of summaries and metrics.
   """
   return _make("regression", weight_column=weight_column, label_dimension=label_dimension,
@@ -81,7 +81,7 @@ def poisson_regression_head(
     weight_column: as in `regression_head`, like all others.
     label_dimension: the numbers per label.
     loss_reduction: of `tf.losses.Reduction`, but NONE.
-    compute_full_loss: whether the loss has the term that depends on no logit.
+    compute_full_loss: whether the loss includes the term that does not depend on the logits.
     name: stands at the end of the names of summaries and metrics.
   """
   def loss(labels, logits):

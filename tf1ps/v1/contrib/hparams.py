@@ -1,7 +1,7 @@
 """HParams: named hyperparameters with fixed types, set by keywords, a string, a dict or JSON.
 
-Programs and their tests tell errors by the first words of the messages: they are those of
-TensorFlow 1.15.
+Programs and their tests recognise errors by the first words of the messages, so the messages begin
+like the messages of TensorFlow 1.15.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def parse_values(values: str, type_map: Dict[str, type], ignore_unknown: bool = 
   """Parses assignments such as "rate=0.1,layers=[64,32],layers[1]=16".
 
   Args:
-    values: the assignments, with commas between.
+    values: the assignments, with commas between them.
     type_map: the type of each name's value, or of the elements of its list.
-    ignore_unknown: whether a name that is not in type_map is passed over.
+    ignore_unknown: whether a name that is not in type_map is ignored.
 
   Returns:
     {name: value, list of values, or {index: value}}.
@@ -98,15 +98,16 @@ def _known(names):
 
 
 class HParams:
-  """Hyperparameters. Each is an attribute, and keeps the type of its first value.
+  """Hyperparameters: each is an attribute, and keeps the type of its first value.
 
   Args:
-    hparam_def: a protocol buffer of `to_proto`, in the place of keywords.
+    hparam_def: a protocol buffer of `to_proto`, instead of keywords.
     model_structure: a value that is not a hyperparameter.
-    **kwargs: names and values. The type of a list is that of its first element.
+    **kwargs: names and values. The first element of a list determines its type.
 
   Raises:
-    ValueError: there are both; a name is taken; or a value has no type of a hyperparameter.
+    ValueError: hparam_def and keywords are both given; a name is taken; or the type of a value
+      cannot be the type of a hyperparameter.
   """
 
   def __init__(self, hparam_def=None, model_structure=None, **kwargs):
@@ -131,7 +132,7 @@ class HParams:
     setattr(self, name, value)
 
   def set_hparam(self, name: str, value: Any) -> None:
-    """Changes a value; raises KeyError if the name is not there, ValueError for another type."""
+    """Changes a value; raises KeyError for an unknown name, ValueError for another type."""
     if name not in self._hparam_types:
       raise KeyError("%s%s" % (name, _known(self._hparam_types)))
     of_type, is_list = self._hparam_types[name]
@@ -143,15 +144,15 @@ class HParams:
             else _cast(name, value, of_type))
 
   def del_hparam(self, name: str) -> None:
-    """Removes a hyperparameter, if it is there."""
+    """Removes a hyperparameter, if it exists."""
     if self._hparam_types.pop(name, None):
       delattr(self, name)
 
   def parse(self, values: str) -> HParams:
-    """Sets what a string says, such as "rate=0.1,layers=[64,32],layers[1]=16"; returns self.
+    """Sets the values in a string like "rate=0.1,layers=[64,32],layers[1]=16"; returns self.
 
     Raises:
-      ValueError: as `parse_values`, or a list has no such element.
+      ValueError: an error of `parse_values`, or a list has no such element.
     """
     parsed = parse_values(values, {name: kind for name, (kind, _) in self._hparam_types.items()})
     for name, value in parsed.items():
@@ -169,7 +170,7 @@ class HParams:
     return changed
 
   def override_from_dict(self, values_dict: Dict[str, Any]) -> HParams:
-    """Sets what a dict says; returns self."""
+    """Sets the values in a dict; returns self."""
     for name, value in values_dict.items():
       self.set_hparam(name, value)
     return self
@@ -177,16 +178,16 @@ class HParams:
   set_from_map = override_from_dict
 
   def parse_json(self, values_json: str) -> HParams:
-    """Sets what a JSON object says; returns self."""
+    """Sets the values in a JSON object; returns self."""
     return self.override_from_dict(json.loads(values_json))
 
   def to_json(self, indent=None, separators=None, sort_keys=False) -> str:
-    """Returns all as a JSON object; functions are left out."""
+    """Returns all hyperparameters as a JSON object, without functions."""
     return json.dumps({name: value for name, value in self.values().items() if not callable(value)},
                       indent=indent, separators=separators, sort_keys=sort_keys)
 
   def to_proto(self, export_scope=None):
-    """Returns all as a protocol buffer; raises ValueError for a type that it cannot hold."""
+    """Returns all hyperparameters as a protocol buffer; ValueError for a type that does not fit."""
     del export_scope
     message = _hparam_def.message_class()()
     for name, (of_type, is_list) in self._hparam_types.items():
@@ -201,7 +202,7 @@ class HParams:
 
   @staticmethod
   def from_proto(hparam_def, import_scope=None) -> HParams:
-    """Makes them from a protocol buffer."""
+    """Makes hyperparameters from a protocol buffer."""
     del import_scope
     return HParams(hparam_def=hparam_def)
 
@@ -210,7 +211,7 @@ class HParams:
     return {name: getattr(self, name) for name in self._hparam_types}
 
   def get(self, key: str, default: Any = None) -> Any:
-    """Returns a value, or the default of a name that is not there; ValueError for another type."""
+    """Returns a value, or `default` for an unknown name; ValueError for another type."""
     if key not in self._hparam_types:
       return default
     of_type, is_list = self._hparam_types[key]
@@ -223,7 +224,7 @@ class HParams:
     return getattr(self, key)
 
   def get_model_structure(self):
-    """Returns what `set_model_structure` has set."""
+    """Returns the value that `set_model_structure` has set."""
     return self._model_structure
 
   def set_model_structure(self, model_structure) -> None:

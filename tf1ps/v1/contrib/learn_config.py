@@ -1,4 +1,4 @@
-"""`tf.contrib.learn.RunConfig` and `ModeKeys`, over those of tf.estimator."""
+"""`tf.contrib.learn.RunConfig` and `ModeKeys`, based on the classes of tf.estimator."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class TaskType:
 class RunConfig(tf1.estimator.RunConfig):
   """A RunConfig of tf.estimator that takes the arguments of tf.contrib.learn.
 
-  Where TF_CONFIG names neither a chief nor a master, worker 0 is the chief.
+  If TF_CONFIG names neither a chief nor a master, worker 0 is the chief.
 
   Args:
-    master: empty, or the address of this task, since TF_CONFIG names the cluster.
+    master: empty, or the address of this task, because TF_CONFIG names the cluster.
     num_cores: the number of threads of a session; 0 leaves it to TensorFlow.
     log_device_placement: whether sessions log where each operation runs.
     gpu_memory_fraction: the part of a GPU's memory that a session may take.
     evaluation_master: must be empty.
-    session_config: a ConfigProto, in the place of the three settings of sessions.
+    session_config: a ConfigProto, which replaces the three settings of sessions.
     **fields: fields of `tf.estimator.RunConfig`.
 
   Raises:
-    ValueError: the master is another task's address, or there is an evaluation_master.
+    ValueError: `master` is another task's address, or `evaluation_master` is not empty.
   """
 
   def __init__(self, master=None, num_cores=0, log_device_placement=False, gpu_memory_fraction=1,
@@ -79,7 +79,7 @@ def _is_own_address(master: str, config: dict) -> bool:
 
 @contextlib.contextmanager
 def _worker_0_as_chief(config: dict):
-  """Names worker 0 "chief" in TF_CONFIG while tf.estimator reads it: it needs a chief."""
+  """Names worker 0 "chief" in TF_CONFIG while tf.estimator, which needs a chief, reads it."""
   if not config.get("cluster") or not config.get("task"):
     yield
     return

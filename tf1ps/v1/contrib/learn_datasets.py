@@ -15,15 +15,15 @@ DATASETS = {"mnist": lambda train_dir="MNIST-data": mnist.read_data_sets(train_d
 
 
 def load_dataset(name: str, size: str = "small", test_with_fake_data: bool = False):
-  """Reads a data set of the folder in which TensorFlow 1 would have put it.
+  """Reads a data set from the folder in which TensorFlow 1 would have put it.
 
   Args:
-    name: "mnist", of the folder MNIST-data.
-    size: of other data sets.
-    test_with_fake_data: of other data sets.
+    name: "mnist", from the folder MNIST-data.
+    size: ignored; an argument of other data sets.
+    test_with_fake_data: ignored; an argument of other data sets.
 
   Raises:
-    ValueError: it is another data set.
+    ValueError: `name` is another data set.
   """
   if name not in DATASETS:
     raise ValueError("load_dataset(%r): tf1ps reads only %s" % (name, ", ".join(DATASETS)))
@@ -31,10 +31,10 @@ def load_dataset(name: str, size: str = "small", test_with_fake_data: bool = Fal
 
 
 def maybe_download(filename: str, work_directory: str, source_url: str) -> str:
-  """Returns the path of a file that is there; nothing is downloaded.
+  """Returns the path of an existing file; nothing is downloaded.
 
   Raises:
-    FileNotFoundError: it is not there.
+    FileNotFoundError: the file does not exist.
   """
   path = os.path.join(work_directory, filename)
   if not os.path.exists(path):

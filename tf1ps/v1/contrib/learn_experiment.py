@@ -1,7 +1,7 @@
-"""`tf.contrib.learn.Experiment` and `learn_runner`, over `tf.estimator.train_and_evaluate`.
+"""`tf.contrib.learn.Experiment` and `learn_runner`, by means of `tf.estimator.train_and_evaluate`.
 
-On a cluster each task does its part, whichever method the program calls: the ps serve, the workers
-train, the evaluator or the master evaluates.
+On a cluster each task does its part for any method that the program calls: the ps serve, the
+workers train, the evaluator or the master evaluates.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ class Experiment:
     estimator: a `tf.estimator.Estimator`.
     train_input_fn: returns features and labels for training.
     eval_input_fn: returns features and labels for evaluation.
-    eval_metrics: must be None, since the model_fn's eval_metric_ops say it.
-    train_steps: the global step at which training ends; None: with the data.
+    eval_metrics: must be None, because eval_metric_ops of the model_fn define the metrics.
+    train_steps: the global step at which training ends; None: at the end of the data.
     eval_steps: batches per evaluation; None: all.
     train_monitors: hooks of training.
     eval_hooks: hooks of evaluations.
     eval_delay_secs: seconds until the evaluator begins.
     continuous_eval_throttle_secs: seconds between two evaluations of the evaluator.
-    export_strategies: exporters of tf.estimator, or what `make_export_strategy` returns.
+    export_strategies: exporters of tf.estimator, or results of `make_export_strategy`.
     train_steps_per_iteration: steps between two evaluations of `continuous_train_and_eval`.
     saving_listeners: listeners of the checkpoints.
-    **unused: other arguments of TensorFlow's, which decide how often it evaluates. Here each
+    **unused: other arguments of TensorFlow's class, which decide how often it evaluates. Here each
       checkpoint is evaluated.
 
   Raises:
-    ValueError: there are eval_metrics.
+    ValueError: eval_metrics is not None.
   """
 
   def __init__(self, estimator, train_input_fn, eval_input_fn, eval_metrics=None, train_steps=None,
@@ -59,7 +59,7 @@ class Experiment:
     self._train_hooks.extend(additional_hooks)
 
   def train_and_evaluate(self):
-    """Trains and evaluates; returns the metrics and what the exporters returned.
+    """Trains and evaluates; returns the metrics and the results of the exporters.
 
     On a cluster it returns nothing.
     """
@@ -82,10 +82,11 @@ class Experiment:
     return self.estimator.evaluate(name=name or "one_pass", **self._eval)
 
   def continuous_train_and_eval(self, continuous_eval_predicate_fn=None):
-    """Trains some steps, evaluates, and so on; returns the metrics and the results of exports.
+    """Trains some steps and evaluates, repeatedly; returns the metrics and the export results.
 
     Args:
-      continuous_eval_predicate_fn: takes the last metrics, at first None; False ends it.
+      continuous_eval_predicate_fn: takes the last metrics, at first None. If it returns False, the
+        method ends.
     """
     if self._is_distributed():
       return self.train_and_evaluate()
@@ -98,7 +99,7 @@ class Experiment:
     return metrics, self._export(metrics)
 
   def test(self) -> dict:
-    """Makes a step of everything: trains, evaluates, exports."""
+    """Makes one step of each part: trains, evaluates, exports."""
     self._train(steps=1)
     metrics = self.estimator.evaluate(name="one_pass", **{**self._eval, "steps": 1})
     self._export(metrics)
@@ -132,11 +133,11 @@ def run(experiment_fn, output_dir=None, schedule=None, run_config=None, hparams=
   """Makes an Experiment, and calls a method of it.
 
   Args:
-    experiment_fn: called as `experiment_fn(run_config, hparams)`, without a run_config as
+    experiment_fn: called as `experiment_fn(run_config, hparams)`, or without a run_config as
       `experiment_fn(output_dir)`; returns an `Experiment`.
     output_dir: the model directory.
     schedule: the name of the method; None for `train_and_evaluate`. On a cluster each task does
-      its part, whatever the method.
+      its part for any method.
     run_config: a RunConfig.
     hparams: the hyperparameters.
 

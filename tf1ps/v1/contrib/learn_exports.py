@@ -15,8 +15,8 @@ class ExportStrategy(tf1.estimator.Exporter):
 
   Args:
     name: the folder below "export" of the model directory.
-    export_fn: called as `export_fn(estimator, export_path, checkpoint_path=...)`, or with
-      `eval_result=` as well; returns the path of the export.
+    export_fn: called as `export_fn(estimator, export_path, checkpoint_path=...)`; returns the path
+      of the export.
   """
 
   def __init__(self, name, export_fn, strip_default_attrs=None):
@@ -39,14 +39,15 @@ def make_export_strategy(serving_input_fn, default_output_alternative_key=None, 
 
   Args:
     serving_input_fn: returns a `tf.estimator.export.ServingInputReceiver`.
-    default_output_alternative_key: must be None, since the model_fn's export_outputs say it.
+    default_output_alternative_key: must be None, because export_outputs of the model_fn define the
+      outputs.
     assets_extra: {path in the export: file to copy}.
     as_text: whether the graph is written as text.
-    exports_to_keep: how many; None keeps all.
-    strip_default_attrs: as TensorFlow's exports do anyway.
+    exports_to_keep: the number of exports to keep; None keeps all.
+    strip_default_attrs: ignored; TensorFlow's exports always strip default attributes.
 
   Raises:
-    ValueError: there is a default_output_alternative_key.
+    ValueError: default_output_alternative_key is not None.
   """
   if default_output_alternative_key is not None:
     raise ValueError(

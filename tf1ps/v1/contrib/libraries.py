@@ -1,8 +1,8 @@
-"""Where the names of tf.contrib are today.
+"""Finds the names of tf.contrib in today's libraries.
 
-TensorFlow 1.15 has them itself, but for a few that it has moved. On TensorFlow 2 each comes from
-TensorFlow under its name of today, from a module beside this file that writes it anew, or from the
-package tf_slim.
+TensorFlow 1.15 has these names itself, except a few that it has moved. On TensorFlow 2 each name
+comes from TensorFlow under today's name, from a module beside this file that implements it again,
+or from the package tf_slim.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _import(name):
 
 @functools.lru_cache(maxsize=None)
 def _give_loops_our_classes():
-  """Lets slim.learning.train and contrib.training.train use tf1ps' sessions."""
+  """Makes slim.learning.train and contrib.training.train use tf1ps' sessions."""
   learning, training = [
       importlib.import_module(names[0 if IS_IN_TENSORFLOW else 1]) for names in _LOOPS.values()]
   stock = tensorflow.compat.v1.train.SyncReplicasOptimizer

@@ -11,8 +11,8 @@ class Predictor:
   """Predicts with a loaded model; it is called with {name of an input: its value}.
 
   Attributes:
-    graph, session: those of the model.
-    feed_tensors, fetch_tensors: {name: tensor} of its inputs and its outputs.
+    graph, session: the model's graph and session.
+    feed_tensors, fetch_tensors: {name: tensor} of the model's inputs and outputs.
   """
 
   def __init__(self, session, inputs, outputs):
@@ -37,13 +37,13 @@ def from_saved_model(export_dir, signature_def_key=None, signature_def=None, inp
   """Loads a SavedModel.
 
   Args:
-    export_dir: its folder.
-    signature_def_key: which of its signatures; None for "serving_default".
-    signature_def: a signature in its place.
-    input_names, output_names: {name: name of the tensor}, in the place of the signature's.
-    tags: of the meta graph, with commas between; None for "serve".
-    graph: to load it into; None for a new graph.
-    config: of the session.
+    export_dir: the folder of the SavedModel.
+    signature_def_key: the key of a signature of the model; None for "serving_default".
+    signature_def: a signature, which replaces the model's signature.
+    input_names, output_names: {name: name of the tensor}, which replace the signature's tensors.
+    tags: the tags of the meta graph, with commas between them; None for "serve".
+    graph: the graph to load the model into; None for a new graph.
+    config: the config of the session.
 
   Raises:
     ValueError: the model has no such signature.

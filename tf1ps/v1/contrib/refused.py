@@ -1,7 +1,7 @@
-"""Packages of tf.contrib without heirs: a program may import them, and is refused at their use.
+"""Packages of tf.contrib without a successor: a program may import them, but their use is refused.
 
-A program that is prepared for their absence must see it: where it catches the error of an import,
-or asks by `hasattr`, the package does not exist.
+A program that is prepared for the absence of such a package must see the absence: if the program
+catches the error of an import, or asks by `hasattr`, the package does not exist.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _QUESTION = re.compile(r"\b(hasattr|getattr)\(")
 
 
 class Refused(types.ModuleType):
-  """A package, or what a program takes of it: names of it are there, and their calls raise."""
+  """A package, or a name that a program takes from it: all names exist, and their calls raise."""
 
   def __init__(self, name: str, advice: str):
-    """Takes the name below tf.contrib, and what to use; "" if there is nothing."""
+    """Takes the name below tf.contrib, and the advice what to use instead; "" without advice."""
     super().__init__("tf1ps.v1.contrib." + name, "tf.contrib.%s: refused at its use." % name)
     self.__path__ = []
     vars(self)["_error"] = "tf.contrib.%%s is not there: %s." % (
@@ -46,7 +46,7 @@ class Refused(types.ModuleType):
 
 
 def is_guarded() -> bool:
-  """Whether the program's running line is prepared for the absence of what it takes."""
+  """Whether the program's running line is prepared for the absence of the name that it uses."""
   frame = _renamed.program_frame()
   if frame is None:
     return False

@@ -1,4 +1,4 @@
-"""Losses of sequences, copies of a batch, and recurrent layers on top of each other."""
+"""Losses of sequences, repeated batches, and stacked recurrent layers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def sequence_loss(logits, targets, weights, average_across_timesteps=True,
     weights: `[batch, length]`; 0 leaves an element out.
     average_across_timesteps: whether to divide the sum over the length by its weights.
     average_across_batch: whether to divide the sum over the batch by its weights.
-    sum_over_timesteps: whether to divide it by the number of weights that are not 0.
-    sum_over_batch: likewise over the batch.
+    sum_over_timesteps: whether to divide the sum over the length by the number of weights that are
+      not 0.
+    sum_over_batch: the same for the sum over the batch.
     softmax_loss_function: takes `labels` and `logits`, in place of the softmax cross entropy.
     name: of the operations.
 
@@ -69,7 +70,7 @@ def hardmax(logits, name=None):
 
 
 def transpose_batch_time(x):
-  """Exchanges the first two dimensions; a tensor of fewer stays."""
+  """Exchanges the first two dimensions; a tensor with fewer dimensions stays unchanged."""
   x = tf.convert_to_tensor(x)
   if x.shape.ndims is not None and x.shape.ndims < 2:
     return x
@@ -84,19 +85,19 @@ def stack_bidirectional_dynamic_rnn(cells_fw, cells_bw, inputs, initial_states_f
                                     initial_states_bw=None, dtype=None, sequence_length=None,
                                     parallel_iterations=None, time_major=False, scope=None,
                                     swap_memory=False):
-  """Bidirectional layers on top of each other; each reads both outputs of the layer below.
+  """Stacked bidirectional layers; each layer reads both outputs of the layer below.
 
   Args:
     cells_fw: a cell for each layer, forwards.
     cells_bw: a cell for each layer, backwards.
     inputs: `[batch, length, depth]`, or `[length, batch, depth]` with time_major.
     initial_states_fw: a state for each layer; None for zeros.
-    initial_states_bw: likewise backwards.
-    dtype: of the states, where no initial states are given.
+    initial_states_bw: the same, backwards.
+    dtype: the type of the states, if no initial states are given.
     sequence_length: `[batch]`.
     parallel_iterations: of the loops.
     time_major: whether the length is the first dimension.
-    scope: the scope's name in place of stack_bidirectional_rnn.
+    scope: the scope's name, instead of stack_bidirectional_rnn.
     swap_memory: whether the loops may move tensors to the host's memory.
 
   Returns:
@@ -114,7 +115,7 @@ def stack_bidirectional_dynamic_rnn(cells_fw, cells_bw, inputs, initial_states_f
 
 def stack_bidirectional_rnn(cells_fw, cells_bw, inputs, initial_states_fw=None,
                             initial_states_bw=None, dtype=None, sequence_length=None, scope=None):
-  """As `stack_bidirectional_dynamic_rnn`, for a list of inputs, `[batch, depth]` each."""
+  """Like `stack_bidirectional_dynamic_rnn`, for a list of inputs, each `[batch, depth]`."""
   def layer(inputs, cell_fw, cell_bw, state_fw, state_bw):
     return tf.nn.static_bidirectional_rnn(
         cell_fw, cell_bw, inputs, state_fw, state_bw, sequence_length=sequence_length, dtype=dtype)
@@ -181,9 +182,9 @@ def rnn_decoder(decoder_inputs, initial_state, cell, loop_function=None, scope=N
   Args:
     decoder_inputs: a tensor `[batch, depth]` for each time step.
     initial_state: the state before the first step.
-    cell: of tf.nn.rnn_cell.
-    loop_function: takes an output and the number of its step; returns the next step's input in the
-      place of the given input.
+    cell: a cell of tf.nn.rnn_cell.
+    loop_function: takes an output and the number of a step; returns the step's input, which
+      replaces the given input.
     scope: the variable scope, in place of "rnn_decoder".
   """
   with tf.variable_scope(scope or "rnn_decoder"):
@@ -200,15 +201,15 @@ def rnn_decoder(decoder_inputs, initial_state, cell, loop_function=None, scope=N
 
 
 def deprecated_flipped_softmax_cross_entropy_with_logits(logits, labels, dim=-1, name=None):
-  """The softmax cross entropy with its arguments in the order from before TensorFlow 1.0."""
+  """The softmax cross entropy, with the order of arguments from before TensorFlow 1.0."""
   return tf.nn.softmax_cross_entropy_with_logits(labels=labels, logits=logits, dim=dim, name=name)
 
 
 def deprecated_flipped_sparse_softmax_cross_entropy_with_logits(logits, labels, name=None):
-  """Likewise the sparse function."""
+  """The sparse softmax cross entropy, with the order of arguments from before TensorFlow 1.0."""
   return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name=name)
 
 
 def deprecated_flipped_sigmoid_cross_entropy_with_logits(logits, targets, name=None):
-  """Likewise that of the sigmoid."""
+  """The sigmoid cross entropy, with the order of arguments from before TensorFlow 1.0."""
   return tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=logits, name=name)

@@ -9,7 +9,7 @@ _LINE_NUMBER = tf.lookup.TextFileIndex.LINE_NUMBER
 
 
 def HashTable(initializer, default_value, shared_name=None, name=None):
-  """A table with fixed contents; shared_name is ignored, as TensorFlow 2 chooses it."""
+  """A table with fixed contents; shared_name is ignored, because TensorFlow 2 chooses it."""
   del shared_name
   return tf.lookup.StaticHashTable(initializer, default_value, name=name)
 
@@ -38,11 +38,12 @@ def index_table_from_tensor(mapping, num_oov_buckets=0, default_value=-1, hasher
 
   Args:
     mapping: `[keys]`: strings or integers.
-    num_oov_buckets: how many further positions the keys that are not in it share, by their hash.
-    default_value: the position of such a key if no further positions are made.
-    hasher_spec: None: there is a single hash function.
-    dtype: of the keys that are looked up.
-    name: of the operations.
+    num_oov_buckets: the number of further positions. Keys that are not in `mapping` share these
+      positions, by their hash.
+    default_value: the position of such a key if num_oov_buckets is 0.
+    hasher_spec: must be None, because only a single hash function is supported.
+    dtype: the type of the keys that are looked up.
+    name: the name of the operations.
 
   Returns:
     The table.
@@ -86,7 +87,7 @@ def _index_table(initializer, num_oov_buckets, default_value, hasher_spec, dtype
 
 
 def index_to_string_table_from_tensor(mapping, default_value="UNK", name=None):
-  """A table from a position to the string there in a vector."""
+  """A table from each position in a vector to the string at this position."""
   strings = tf.convert_to_tensor(mapping, tf.string)
   positions = tf.range(tf.cast(tf.size(strings), tf.int64))
   return tf.lookup.StaticHashTable(

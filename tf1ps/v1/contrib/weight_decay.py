@@ -1,4 +1,4 @@
-"""Optimizers with weight decay apart from the gradient.
+"""Optimizers with weight decay that is decoupled from the gradient.
 
 Loshchilov, Hutter: Decoupled Weight Decay Regularization, https://arxiv.org/abs/1711.05101.
 """
@@ -11,13 +11,13 @@ import tensorflow.compat.v1 as tf
 class DecoupledWeightDecayExtension:
   """Adds weight decay to an optimizer: each update first shrinks the variable.
 
-  Make a class of it and of an optimizer, in this order:
+  Derive a class from this class and from an optimizer, in this order:
   `class SgdW(DecoupledWeightDecayExtension, tf.train.GradientDescentOptimizer)`. A sparse update
   shrinks only the rows that it changes.
 
   Args:
     weight_decay: the fraction of the variable that each update subtracts; a number or a tensor.
-    **kwargs: for the optimizer.
+    **kwargs: the arguments of the optimizer.
   """
 
   def __init__(self, weight_decay, **kwargs):
@@ -28,7 +28,7 @@ class DecoupledWeightDecayExtension:
   def minimize(self, loss, global_step=None, var_list=None, gate_gradients=1,
                aggregation_method=None, colocate_gradients_with_ops=False, name=None,
                grad_loss=None, decay_var_list=None):
-    """As `Optimizer.minimize`; decay_var_list holds the variables that shrink, None for all."""
+    """Like `Optimizer.minimize`; decay_var_list has the variables that shrink, None for all."""
     self._decayed = decay_var_list
     return super().minimize(
         loss, global_step=global_step, var_list=var_list, gate_gradients=gate_gradients,
@@ -36,13 +36,13 @@ class DecoupledWeightDecayExtension:
         colocate_gradients_with_ops=colocate_gradients_with_ops, name=name, grad_loss=grad_loss)
 
   def apply_gradients(self, grads_and_vars, global_step=None, name=None, decay_var_list=None):
-    """As `Optimizer.apply_gradients`; decay_var_list holds the variables that shrink."""
+    """Like `Optimizer.apply_gradients`; decay_var_list has the variables that shrink."""
     if decay_var_list is not None:
       self._decayed = decay_var_list
     return super().apply_gradients(grads_and_vars, global_step=global_step, name=name)
 
   def _shrink(self, var, rows=None):
-    """Returns what comes before the update of a variable, or of these rows of it."""
+    """Returns the operations that come before the update of a variable, or of these rows of it."""
     if self._decayed is not None and not any(var is decayed for decayed in self._decayed):
       return []
     with tf.colocate_with(var):
@@ -103,6 +103,6 @@ class MomentumWOptimizer(DecoupledWeightDecayExtension, tf.train.MomentumOptimiz
 
 
 def clip_gradients_by_global_norm(gradients_variables, clip_norm=20.0):
-  """Shortens all gradients together to clip_norm, where they are longer."""
+  """Scales all gradients down so that their global norm is at most clip_norm."""
   gradients, variables = zip(*gradients_variables)
   return list(zip(tf.clip_by_global_norm(gradients, clip_norm)[0], variables))

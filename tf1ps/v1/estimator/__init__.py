@@ -1,7 +1,8 @@
 """`tf.estimator`: the package tensorflow-estimator with tf1ps' servers and sessions inside.
 
-TensorFlow 1.15 brings the package; after 2.15 it is installed apart, and `tf1ps[legacy]` brings it.
-Here its cluster starts, survives and ends: the ps and the evaluator too.
+TensorFlow up to 2.15 includes the package. With later versions it is installed separately, for
+example by `tf1ps[legacy]`. With tf1ps, the cluster of an estimator starts, survives failures and
+ends, including the ps and the evaluator.
 """
 
 from __future__ import annotations

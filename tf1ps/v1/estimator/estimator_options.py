@@ -1,4 +1,4 @@
-"""What an estimator's job may have of tf1ps beyond TensorFlow: by a call, or by the environment."""
+"""The options of tf1ps for an estimator's job, which a call or the environment sets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _KINDS = {int: "a whole number", float: "a number of seconds", str: "a text"}
 class EstimatorOptions(NamedTuple):
   """The options of the estimators of a process; all tasks of a job need the same."""
 
-  pack_bytes: int = 1 << 16  # variables and gradients below this size travel together; 0: none do
+  pack_bytes: int = 1 << 16  # variables and gradients below this size travel together; 0: none
   ps_strategy: str = "round_robin"  # or "greedy": each variable goes to the ps with least bytes
-  steps_per_execution: str = "auto"  # the steps of one run: as many as pay, or "1"
+  steps_per_execution: str = "auto"  # the steps of one run: as many as save time, or "1"
   staleness_policy: str = "none"  # of asynchronous updates: max_lead:N, drop:N, or both
   start_timeout: float = 60.0  # seconds for the tasks to join
   end_timeout: float = 300.0  # seconds without a step of a worker that the chief waits for
@@ -32,7 +32,7 @@ _given: Optional[EstimatorOptions] = None  # a process global: an estimator has 
 
 
 def set_options(**values) -> None:
-  """Sets options of the estimators of this process; others keep their values.
+  """Sets options of the estimators of this process; other options keep their values.
 
   Call it before the estimator trains. The environment does the same: TF1PS_PACK_BYTES=65536.
 
@@ -40,14 +40,14 @@ def set_options(**values) -> None:
     **values: fields of `EstimatorOptions`.
 
   Raises:
-    ValueError: an unknown option, or a value that it cannot have.
+    ValueError: an option is unknown, or its value is not allowed.
   """
   global _given
   _given = _checked(current_options(), values, "")
 
 
 def current_options() -> EstimatorOptions:
-  """Returns the options by `set_options`, else those of the environment.
+  """Returns the options that `set_options` has set, else the options of the environment.
 
   Raises:
     ValueError: the environment holds a value that an option cannot have.

@@ -1,4 +1,4 @@
-"""The package tensorflow-estimator, in which some classes are tf1ps' own."""
+"""The package tensorflow-estimator, in which tf1ps replaces some classes by its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf1ps.v1.estimator import updates
 
 @functools.lru_cache(maxsize=None)
 def load() -> Optional[types.ModuleType]:
-  """Imports `tf.estimator` with tf1ps' classes; None where the package is not installed."""
+  """Imports `tf.estimator` with tf1ps' classes; returns None if the package is not installed."""
   if compat.estimator_problem():
     return None
   return compat.estimator_with(

@@ -1,13 +1,13 @@
-"""Several steps in one run of an estimator's loop, where they pay.
+"""Makes several steps in one run of an estimator's loop, if that saves time.
 
-`Estimator.train` runs `[spec.train_op, spec.loss]` in a loop. In a job, `hand_over` puts an empty
-operation into the place of the train_op, and `StepsOfRun`, a hook of the session, fetches the step:
-one step, or as many as `transfer.RunLength` finds. That number stays 1 if
+`Estimator.train` runs `[spec.train_op, spec.loss]` in a loop. In a job, `hand_over` replaces the
+train_op by an empty operation, and `StepsOfRun`, a hook of the session, fetches the step: one step,
+or the number of steps that `transfer.RunLength` finds. That number stays 1 if
 
-- a hook of the program takes part in the runs, as it may count them;
+- a hook of the program takes part in the runs, because it may count them;
 - `steps_per_execution` says so, or the step cannot be copied.
 
-The number of steps of the whole job, of the logging hooks and of the checkpoints stays what it was:
+The number of steps of the whole job, of the logging hooks and of the checkpoints does not change:
 near the last step each run makes one step.
 """
 
@@ -27,7 +27,7 @@ _KNOWN = (tf.train.CheckpointSaverHook, tf.train.LoggingTensorHook, tf.train.Nan
 
 
 def hand_over(spec):
-  """Returns the EstimatorSpec of a training with an empty train_op; the session makes the step."""
+  """Returns a training EstimatorSpec with an empty train_op, because the session makes the step."""
   tf.get_collection_ref(_STEP)[:] = [spec.train_op, spec.loss]
   return spec._replace(train_op=tf.no_op("train_op_by_session"))
 
@@ -35,11 +35,11 @@ def hand_over(spec):
 def take_over(hooks: Sequence[tf.train.SessionRunHook],
               others: Sequence[tf.train.SessionRunHook], cluster: cluster_lib.Cluster,
               steps_per_execution: str) -> List[tf.train.SessionRunHook]:
-  """Returns the hooks of a session, with those that make the step that was handed over.
+  """Returns the hooks of a session, and the hooks that make the step that was handed over.
 
   Args:
     hooks: the hooks of the session.
-    others: hooks of the session that stay as they are.
+    others: hooks of the session that stay unchanged.
     cluster: the job's cluster.
     steps_per_execution: "auto" or "1".
   """
@@ -56,19 +56,19 @@ def take_over(hooks: Sequence[tf.train.SessionRunHook],
 
 
 def _takes_no_part(hook) -> bool:
-  """Whether a hook does nothing before and after a run: a hook that initialises the input."""
+  """Whether a hook does nothing before and after a run, such as a hook that initialises input."""
   kind = type(hook)
   return (kind.before_run is tf.train.SessionRunHook.before_run
           and kind.after_run is tf.train.SessionRunHook.after_run)
 
 
 class StepsOfRun(cluster_lib.LifecycleHook):
-  """Makes the steps of each run; stands first of the estimator's hooks.
+  """Makes the steps of each run; it is the first of the estimator's hooks.
 
   Attributes:
     counts: the ledger, with the tracker of the global step, from `on_join` on.
     num_replicas: the number of workers.
-    stop: the stop at the last step; None: there is none, or it is not known yet.
+    stop: the stop at the last step; None: the job has no such stop, or it is not known yet.
   """
 
   def __init__(self, train_op, loss: tf.Tensor, hooks: Sequence[tf.train.SessionRunHook],
@@ -77,8 +77,8 @@ class StepsOfRun(cluster_lib.LifecycleHook):
 
     Args:
       train_op: the operation or tensor of one step.
-      loss: its loss, [].
-      hooks: the other hooks, among them those that count runs.
+      loss: the loss of this step, [].
+      hooks: the other hooks, including the hooks that count runs.
       num_replicas: the number of workers.
       may_grow: whether a run may have several steps.
     """
@@ -95,14 +95,14 @@ class StepsOfRun(cluster_lib.LifecycleHook):
   def _steps_left(self):
     return None if self.stop is None else self.stop.steps_left
 
-  # What `training.Execution` asks of stops.
+  # The methods that `training.Execution` needs of its argument `stops`.
 
   def is_near(self, begun: float) -> bool:
     """Whether the last step may be reached soon."""
     return self.stop is not None and self.stop.is_near(begun)
 
   def may_make(self, steps: int, begun: float, faster: float = training.FASTER) -> bool:
-    """Whether a run of so many steps passes no last step."""
+    """Whether a run of `steps` steps does not pass the last step."""
     return self.stop is None or self.stop.may_make(steps, begun, faster)
 
   # The hook.
@@ -136,7 +136,7 @@ class _StopAtStep(tf.train.StopAtStepHook):
   """Stops at the same step as TensorFlow's hook, and does not ask the ps in every run."""
 
   def __init__(self, hook: tf.train.StopAtStepHook, makes: StepsOfRun):
-    """Takes the place of a hook; `makes` stands before it."""
+    """Replaces `hook`; the hook `makes` must come before this hook."""
     num_steps, last_step = compat.stop_arguments(hook)
     super().__init__(None if last_step is not None else num_steps, last_step)
     self._makes, self._of_session, self._last = makes, num_steps, last_step

@@ -1,7 +1,7 @@
 """`tf.estimator.train_and_evaluate`, whose evaluator ends with the run.
 
 TensorFlow's evaluator ends only at `max_steps`, and sleeps for `throttle_secs` (600 by default)
-before it looks. tf1ps follows the run's status file in the model directory, as its own
+before it checks. tf1ps follows the run's status file in the model directory, as tf1ps' own
 evaluator does. A task that is started again after the run has ended has nothing left to do.
 """
 
@@ -19,7 +19,7 @@ _START_TIMEOUT = 600.0  # seconds for the run to appear: people start tasks by h
 
 
 def train_and_evaluate(estimator, train_spec, eval_spec):
-  """Trains and evaluates, like TensorFlow's; by TF_CONFIG as a task of a cluster.
+  """Trains and evaluates like TensorFlow's function; with TF_CONFIG, as a task of a cluster.
 
   Args:
     estimator: a `tf.estimator.Estimator`.
@@ -35,7 +35,7 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
   """
   config = getattr(estimator, "config", None)
   if config is None:
-    return compat.train_and_evaluate(estimator, train_spec, eval_spec)  # it refuses the class
+    return compat.train_and_evaluate(estimator, train_spec, eval_spec)  # this refuses the class
   if config.task_type == "evaluator" and config.task_id == 0:
     _follow(estimator, train_spec, eval_spec)
     return None
@@ -54,12 +54,13 @@ def _run_has_ended(estimator, train_spec) -> bool:
 def _follow(estimator, train_spec, eval_spec) -> None:
   """Evaluates new checkpoints until the run has ended, and then the last checkpoint."""
   options = options_lib.current_options()
-  # A chief that was killed may come back: the others train on meanwhile.
+  # A chief that was killed may come back. Meanwhile the other workers continue training.
   silence = max(options.heartbeat_timeout, options.end_timeout)
   watch = program.RunWatch(estimator.model_dir, silence, _START_TIMEOUT)
   evaluations = compat.Evaluations(estimator, train_spec, eval_spec)
   end = _wait(watch, eval_spec.start_delay_secs)
-  # A checkpoint of `max_steps` alone ends nothing: the other workers' last steps come after it.
+  # A checkpoint of `max_steps` alone is not the end, because the other workers' last steps come
+  # after it.
   while end is None and not _run_has_ended(estimator, train_spec):
     began = time.monotonic()
     _evaluate_newest(estimator, evaluations)
@@ -69,7 +70,7 @@ def _follow(estimator, train_spec, eval_spec) -> None:
     if code:
       raise session.JobFailedError([reason])
     tf.logging.info("%s.", reason)
-  if eval_spec.exporters:  # they know the last checkpoint from the others
+  if eval_spec.exporters:  # exporters treat the last checkpoint differently
     evaluations = compat.Evaluations(estimator, train_spec, eval_spec, is_last=True)
   _evaluate_newest(estimator, evaluations)
 
@@ -90,7 +91,7 @@ def _evaluate_newest(estimator, evaluations) -> None:
   def evaluate(path):
     try:
       evaluations.evaluate(path)
-    except (tf.errors.OpError, ValueError):  # by how much of it was left
+    except (tf.errors.OpError, ValueError):  # which error depends on how much was deleted
       if path in checkpoint.listed_checkpoints(estimator.model_dir):
         checkpoint.verify_checkpoint(path)
         raise

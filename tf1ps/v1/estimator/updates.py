@@ -1,7 +1,7 @@
-"""How an estimator's variables are placed, and its steps are made.
+"""How an estimator's variables are placed, and how its steps are made.
 
-An estimator's model_fn makes the update itself, with an optimizer of its own. So the options act
-around it: on the device setter, on the calls of `apply_gradients` inside of the model_fn, on the
+An estimator's model_fn makes the update itself, with its own optimizer. So the options act around
+the model_fn: on the device setter, on the calls of `apply_gradients` inside of the model_fn, on the
 complete graph, and on the session.
 """
 
@@ -37,8 +37,8 @@ _building: List[tf.Graph] = []  # a process global: an estimator has no argument
 def build_model(mode: str, call):
   """Calls a model_fn by `call`, and bounds the staleness of its updates.
 
-  The model_fn of an estimator may call that of another, as in `tf.estimator.add_metrics`: the
-  update is that of the outermost model_fn.
+  The model_fn of an estimator may call the model_fn of another estimator, as in
+  `tf.estimator.add_metrics`. Only the outermost model_fn makes the update.
 
   Returns the EstimatorSpec.
   """
@@ -52,7 +52,7 @@ def build_model(mode: str, call):
   finally:
     _building.remove(graph)
   cluster = cluster_lib.latest_record().cluster
-  if options.staleness.max_lead is None:  # each of such steps waits for the others'
+  if options.staleness.max_lead is None:  # with max_lead, each step waits for other workers' steps
     spec = steps_per_run.hand_over(spec)
   if options.staleness.max_lead and cluster.num_replicas > 1:
     clocks = replication.Clocks(
@@ -66,7 +66,7 @@ def build_model(mode: str, call):
 
 @contextlib.contextmanager
 def _gradients_by(options) -> Iterator[None]:
-  """Has optimizers drop old gradients, as the options say."""
+  """Makes optimizers drop old gradients, according to the options."""
   if options.staleness.drop is None:
     yield
     return
@@ -79,7 +79,7 @@ def _gradients_by(options) -> Iterator[None]:
     if any(gradient is not None and tf.DeviceSpec.from_string(gradient.device or "").job == "ps"
            for gradient, _ in pairs):
       return stock(optimizer, pairs, global_step, name)  # inside of an update that is on the ps
-    # An update in a branch keeps a message per gradient, unless they are packed before it.
+    # An update in a branch keeps a message per gradient, unless the gradients are packed before it.
     pairs = transfer.pack_gradients(pairs, options.pack_bytes)
     with _method_of_optimizers(stock):
       return _apply(optimizer, pairs, global_step, name, options.staleness.drop, begun)
@@ -99,7 +99,7 @@ def _apply(optimizer, pairs, global_step, name, max_staleness, begun):
 
 @contextlib.contextmanager
 def _method_of_optimizers(apply_gradients):
-  """Gives an `apply_gradients` to all optimizers that have none of their own."""
+  """Gives an `apply_gradients` to all optimizers that do not define this method."""
   before = tf.train.Optimizer.apply_gradients
   tf.train.Optimizer.apply_gradients = apply_gradients
   try:
@@ -113,7 +113,7 @@ _is_only_training = False  # a process global: an estimator has no argument for 
 
 @contextlib.contextmanager
 def only_training() -> Iterator[None]:
-  """Has the end of a training session be the end of this task's part in the job."""
+  """Makes the end of a training session the end of this task's part in the job."""
   global _is_only_training
   _is_only_training = True
   try:
