@@ -1,4 +1,4 @@
-"""Rules of names that are still there and have changed: arguments, flags, modes, Keras, Python."""
+"""Rules of names that still exist but have changed: arguments, flags, modes, Keras, Python."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _orders(program):
 
 
 def find_cross_entropies(program):
-  """Yields the cross entropies without names of arguments, each with a message."""
+  """Yields the calls of cross entropies without argument names, each with a message."""
   for call in program.calls(*_CROSS_ENTROPIES):
     if call.args and not isinstance(call.args[0], ast.Starred) and (
         program.value_of(call.args[0]) is not None and _is_for_graphs(program)):

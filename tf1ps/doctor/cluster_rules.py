@@ -26,7 +26,7 @@ def _wrong_specs(program):
 
 
 def _tasks_of(program, node):
-  """Yields the jobs of a spec with their tasks, where the source or a flag has them."""
+  """Yields the jobs of a spec with their tasks, if the source or a flag shows them."""
   node = program.single_value(node) or node
   if isinstance(node, ast.Dict):
     for job, tasks in zip(node.keys, node.values):
@@ -36,7 +36,7 @@ def _tasks_of(program, node):
 
 
 def _text_indices(program):
-  """Yields servers whose index is a text of the command line or the environment."""
+  """Yields servers whose index is a text from the command line or the environment."""
   for call in program.calls("tf.train.Server"):
     index = program.argument(call, "task_index", 2)
     if index is not None and _is_text(program, index):

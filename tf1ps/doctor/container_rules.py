@@ -20,7 +20,7 @@ def _names(program):
 
 
 def _entered_too_early(program):
-  """Yields containers round, or before, the graph that they are meant for."""
+  """Yields container scopes around, or before, the graph that they are meant for."""
   for call in program.calls("tf.container"):
     item = program.parent(call)
     block = program.parent(item)
@@ -39,7 +39,7 @@ def _is_new_graph(program, node):
 
 
 def _round_runs(program):
-  """Yields containers and scopes of variables round nothing but runs of sessions."""
+  """Yields container scopes and variable scopes that contain only session runs."""
   for call in program.calls("tf.container", "tf.variable_scope"):
     block = program.parent(program.parent(call))
     if isinstance(block, ast.With) and all(map(_is_run, map(_call_of, block.body))):

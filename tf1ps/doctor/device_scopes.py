@@ -1,4 +1,4 @@
-"""Finds the device scopes round a place in a program, and round the calls that lead there."""
+"""Finds the device scopes around a place in a program, and around the calls that lead there."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Scope(NamedTuple):
 
 
 class Way(NamedTuple):
-  """A chain of calls by which a program comes to a place."""
+  """A chain of calls by which a program reaches a place."""
 
   scopes: List[Scope]  # the innermost first
   functions: List[ast.AST]  # of the calls, the innermost first, the module last
 
   def job_scope(self) -> Optional[Scope]:
-    """Returns the innermost scope that names a job or may name a job, or None."""
+    """Returns the innermost scope that names, or may name, a job; None without such a scope."""
     for scope in self.scopes:
       if scope.kind != DEVICE or "/job:" in scope.text or scope.text.startswith("*"):
         return scope
@@ -83,7 +83,7 @@ class Ways:
       elif isinstance(bound.statement, ast.ClassDef):
         is_call = isinstance(parent, ast.Call) and parent.func is name
         for method in self._methods_of(bound.statement):
-          if not is_call:  # another class derives from the class, or uses it
+          if not is_call:  # for example, another class derives from this class
             self._escaped.add(method)
           elif method.name == "__init__":
             self._note_use(method, name)
@@ -96,7 +96,7 @@ class Ways:
       self._escaped.add(function)
 
   def _note_method(self, node):
-    """Notes the use of a method, of a known class or of any class."""
+    """Notes the use of a method of a known class, or of any class if the class is unknown."""
     if getattr(node.value, "id", "") == "self":
       owner = self._program.enclosing(node, ast.ClassDef)
     else:
@@ -120,7 +120,7 @@ class Ways:
     return isinstance(call, ast.Call) and self._program.name_of(call.func) in _APP_RUN
 
   def _scopes_round(self, node) -> Tuple[List[Scope], ast.AST]:
-    """Returns the scopes round a node, the innermost first, and the function or module round it."""
+    """Returns the scopes around a node, innermost first, and the function or module around it."""
     scopes, child, parent = [], node, self._program.parent(node)
     ends = jobs.FUNCTIONS + (ast.Module, ast.Lambda, ast.ClassDef)
     while parent is not None and not isinstance(parent, ends):

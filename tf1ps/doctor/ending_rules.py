@@ -41,7 +41,7 @@ def _last_steps(program):
 
 
 def _waits(program):
-  """Yields loops that look until the variables are initialised."""
+  """Yields loops that poll until the variables are initialised."""
   for loop in _loops(program):
     called = {program.name_of(inner.func) for inner in _calls_in(loop)}
     made = {program.made_by(inner) for inner in ast.walk(loop) if isinstance(inner, ast.Name)}
@@ -60,7 +60,7 @@ def _endless_evaluators(program):
 
 
 def _ps_loops(program):
-  """Yields loops without an end to which only a ps comes."""
+  """Yields endless loops that only a ps runs."""
   for loop in _loops(program) if jobs.task_servers(program) else ():
     names = {program.name_of(inner.func) or getattr(inner.func, "id", "")
              for inner in _calls_in(loop)}
@@ -79,7 +79,7 @@ def _calls_in(node):
 
 
 def _steps_that_stand(program):
-  """Yields updates that do not count steps, in programs that wait for a number of steps."""
+  """Yields updates that do not count steps, in programs that stop at a number of steps."""
   waits = program.calls("tf.train.StopAtStepHook")
   updates = [call for call in program.attribute_calls("minimize", "apply_gradients")
              if (program.made_by(call.func.value) or "").startswith("tf.train.")]

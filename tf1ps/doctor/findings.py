@@ -6,20 +6,20 @@ from typing import Callable, NamedTuple
 
 # The kinds of rules.
 GONE = "gone"  # today's TensorFlow lacks something: the program fails
-DIFFERS = "differs"  # the program runs, and does something else in silence
-TRAP = "trap"  # the program hangs, drifts or loses something when there are several tasks
+DIFFERS = "differs"  # the program runs, but silently does something else
+TRAP = "trap"  # with several tasks, the program hangs, drifts or loses something
 
 
 class Rule(NamedTuple):
-  """Something that the doctor looks for."""
+  """A kind of problem that the doctor looks for."""
 
   name: str  # in words, such as "server-join-never-ends"
   kind: str  # GONE, DIFFERS or TRAP
   summary: str  # a sentence: what happens
   advice: str  # a sentence: what to do
   page: str  # the page that explains it: "docs/run.md#the-end"
-  # Whether `import tf1ps.v1 as tf` and tf1ps-run fix it by themselves. If so, the rule finds
-  # nothing in names that come from tf1ps.
+  # Whether `import tf1ps.v1 as tf` and tf1ps-run fix the problem by themselves. If so, names that
+  # come from tf1ps are no findings of the rule.
   is_fixed: bool
   # Takes a `SourceFile`, and yields a node for each finding, or the node and its message.
   find: Callable

@@ -1,11 +1,11 @@
-"""Changes to a program's text, which leave the rest of the file as it is.
+"""Changes to a program's text, which leave the rest of the file unchanged.
 
 1. Imports of TensorFlow become imports of tf1ps.v1.
-2. Names from before TensorFlow 1.0, and names that NumPy has removed, become today's names, where
-   their arguments are the same.
+2. Names from before TensorFlow 1.0, and names that NumPy has removed, become today's names if their
+   arguments are the same.
 3. Cross entropies get the names of their arguments: logits=, labels=.
 
-Other old calls, such as `tf.concat(1, values)`, work in tf1ps.v1 as they are.
+Other old calls, such as `tf.concat(1, values)`, work unchanged in tf1ps.v1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tf1ps.doctor import changed_rules, python_rules
 from tf1ps.doctor.program import SourceFile
 
 _DOTTED = re.compile(r"\w+(?:\.\w+)+")
-# {old name: today's name}: TensorFlow's below the module, NumPy's as they are written
+# {old name: today's name}: TensorFlow's names below the module, NumPy's names as they are written
 _SIMPLE = {"tf." + old: new for old, new in compat.RENAMED.items()
            if old not in compat.OTHER_ARGUMENTS}
 _SIMPLE.update({"numpy." + old: new for old, new in python_rules.NUMPY.items()})
@@ -38,7 +38,7 @@ class _Edit(NamedTuple):
 
 
 def fix(program: SourceFile, replace_imports: Callable) -> str:
-  """Returns the program's text with the changes; a program for Python 2 stays as it is.
+  """Returns the program's text with the changes; a program for Python 2 stays unchanged.
 
   Args:
     program: the program.
@@ -50,7 +50,7 @@ def fix(program: SourceFile, replace_imports: Callable) -> str:
   text = _Text(program.text)
   edits = _imports(program, text, replace_imports) + _old_names(program, text)
   for names in _cross_entropies(program, text):
-    if _parses(_apply(program.text, names)):  # not with an argument in parentheses of its own
+    if _parses(_apply(program.text, names)):  # not if an argument has its own parentheses
       edits += names
   return _apply(program.text, edits)
 
@@ -71,7 +71,7 @@ class _Text:
     return self._starts[node.lineno - 1] + len(before.decode("utf-8"))
 
   def statement_ends(self) -> List[int]:
-    """Returns the ends of simple statements, in order, without comments behind them."""
+    """Returns the ends of simple statements, in order, without comments after them."""
     ends, last = [], 0
     for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
       if token.type == tokenize.NEWLINE or token.string == ";":

@@ -19,7 +19,7 @@ _WORKERS = ("tf.Session", "tf.InteractiveSession")
 
 
 def _has_only_plain_sessions(program):
-  """Whether a program has plain sessions alone."""
+  """Whether a program has plain sessions and no other sessions."""
   is_of_tf1ps = any(name.split(".")[0] == "tf1ps" and not name.startswith("tf1ps.v1")
                     for _, name in program.imports())
   return (program.calls(*_WORKERS) and not is_of_tf1ps and not program.calls(*_SELF_STARTING))
@@ -73,7 +73,7 @@ def _two_gets(program):
 
 
 def _block(program, node):
-  """Returns a key for the list of statements that a node stands in."""
+  """Returns a key for the list of statements that contains a node."""
   statement = node if isinstance(node, ast.stmt) else program.enclosing(node, ast.stmt)
   parent = program.parent(statement)
   return parent, [field for field, value in ast.iter_fields(parent)
@@ -90,7 +90,7 @@ def _iterators(program):
 
 
 def _is_only_read(program, call):
-  """Whether a program uses an iterator for `get_next` alone."""
+  """Whether a program uses an iterator only for `get_next`."""
   parent = program.parent(call)
   if not isinstance(parent, ast.Assign) or not isinstance(parent.targets[0], ast.Name):
     return getattr(parent, "attr", "") == "get_next"

@@ -1,4 +1,4 @@
-"""The part of a program in its job: its task of a cluster, and its sessions."""
+"""The role of a program in its job: its task in a cluster, and its sessions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CREATORS = ("tf.train.ChiefSessionCreator", "tf.train.WorkerSessionCreator")
 
 
 def function_of(program, node: ast.AST) -> ast.AST:
-  """Returns the function or module round a node."""
+  """Returns the function or module around a node."""
   return program.enclosing(node, FUNCTIONS + (ast.Module,))
 
 
@@ -33,7 +33,8 @@ def is_ours(program, node: Optional[ast.AST]) -> bool:
 def task_servers(program) -> List[ast.Call]:
   """Returns the servers of a program that is started once for each task of its cluster.
 
-  A program that starts all servers of a cluster itself has a loop, or knows their indices.
+  A program that starts all servers of a cluster itself starts them in a loop, or with constant
+  indices.
   """
   return [call for call in program.calls("tf.train.Server")
           if program.enclosing(call, LOOPS) is None and not _is_constant(
@@ -45,20 +46,20 @@ def _is_constant(program, node):
 
 
 def has_stock_server(program) -> bool:
-  """Whether a program is a task, by a server of TensorFlow."""
+  """Whether a program is a task of a cluster, with a server of TensorFlow."""
   return any(not is_ours(program, call) for call in task_servers(program))
 
 
 def names_ps(program) -> bool:
-  """Whether a program knows of a job called ps."""
-  # Python 3.7 has the text of a constant as `s`.
+  """Whether a program names a job called ps."""
+  # In Python 3.7, the text of a constant is the attribute `s`.
   return any(isinstance(node, ast.expr) and not isinstance(node, (ast.Name, ast.Attribute))
              and "ps" in (getattr(node, "value", None), getattr(node, "s", None))
              for node in program.nodes)
 
 
 def is_on_ps(program, node: ast.AST, function: ast.AST) -> bool:
-  """Whether a statement or call of a function runs on a ps alone."""
+  """Whether a statement or call of a function runs only on a ps."""
   jobs_of = [program.value_of(program.argument(server, "job_name", 1))
              for server in task_servers(program)]
   if jobs_of == ["ps"]:
@@ -69,7 +70,7 @@ def is_on_ps(program, node: ast.AST, function: ast.AST) -> bool:
 
 
 def _asks_for_ps(program, node):
-  """Whether a node stands in the arm of an `if` for the job ps, or for all jobs but worker."""
+  """Whether a node is in the branch of an `if` for the job ps, or for all jobs except worker."""
   parent = program.parent(node)
   while parent is not None:
     if isinstance(parent, ast.If) and isinstance(parent.test, ast.Compare):
@@ -118,7 +119,7 @@ def is_remote(program, node: Optional[ast.AST], depth: int = 5) -> bool:
 
 
 def local_functions(program) -> Set[ast.AST]:
-  """Returns the functions with plain sessions in this process, and without any on a server."""
+  """Returns the functions with plain sessions in this process, and without sessions on servers."""
   targets = {call: program.argument(call, "target", 0) for call in program.calls(*_PLAIN)}
   local = {function_of(program, call) for call, target in targets.items()
            if target is None or program.value_of(target) == ""}
@@ -126,7 +127,7 @@ def local_functions(program) -> Set[ast.AST]:
 
 
 def under_condition(program, node: ast.AST, words) -> bool:
-  """Whether a node stands in an `if` whose condition has any of these words in its names."""
+  """Whether a node is in an `if` whose condition has any of these words in its names."""
   before, parent = node, program.parent(node)
   while parent is not None:
     if isinstance(parent, (ast.If, ast.IfExp)) and before is not parent.test:

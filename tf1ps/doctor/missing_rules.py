@@ -1,4 +1,4 @@
-"""Rules of the names that a program uses and today's TensorFlow does not have."""
+"""Rules of the names that a program uses but today's TensorFlow does not have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PS_STRATEGY = re.compile(r"tf2?\.distribute\.(experimental\.)?ParameterServerSt
 _LAYERS = ("tf.layers", "tf.nn.rnn_cell")
 _TUTORIALS = ("tf.examples.tutorials", "tf.models")
 _RENAMED = {"tf." + old for old in compat.RENAMED}
-# These names are missing as well, and have rules of their own.
+# These names are also missing, but have separate rules.
 _OTHERS = (_ESTIMATOR, _CONTRIB) + _LAYERS + _TUTORIALS
 
 
@@ -26,9 +26,10 @@ def _is_below(name: str, parents) -> bool:
 
 
 def _taken(program, is_meant: Callable[[str], object]) -> Iterator[Tuple[ast.AST, str]]:
-  """Yields once each place that takes a name of TensorFlow: `from tensorflow.contrib import slim`.
+  """Yields each place that takes a name of TensorFlow: `from tensorflow.contrib import slim`.
 
-  It does not yield later uses of the imported name, such as `slim.conv2d`.
+  The function yields each place once. It does not yield later uses of the imported name, such as
+  `slim.conv2d`.
 
   Args:
     program: the program.
@@ -51,7 +52,7 @@ def _root(program, node: ast.AST) -> Tuple[ast.AST, Optional[str]]:
 
 
 def _of_namespace(program, *parents: str) -> Iterator[Tuple[ast.AST, str]]:
-  """Yields the places that take a name of a namespace of TensorFlow."""
+  """Yields the places that take a name from a namespace of TensorFlow."""
   for node, name in _taken(program, lambda name: _is_below(name, parents)):
     is_import = isinstance(node, (ast.Import, ast.ImportFrom))
     if is_import or not _is_below(_root(program, node)[1] or "", parents):
@@ -66,7 +67,7 @@ def _graph_names(program):
     if (known and program.origin_of(node) == "tensorflow" and not _is_below(name, _OTHERS)
         and not program.is_guarded(node)):
       for binding in program.bindings(_root(program, node)[0]):
-        if binding.imported:  # a name that is bound to another name has its finding there
+        if binding.imported:  # the finding of a name bound to another name is at the other name
           missing.setdefault(binding.statement, []).append(known)
   for statement, lacking in missing.items():
     lacking = list(dict.fromkeys(lacking))
@@ -76,7 +77,7 @@ def _graph_names(program):
 
 
 def _first_known(name: str, known) -> Optional[str]:
-  """Returns the shortest beginning of a name that a table has; None if it has none."""
+  """Returns the shortest beginning of a name that is in a table; None if no beginning is."""
   parts = name.split(".")
   heads = (".".join(parts[:count]) for count in range(2, len(parts) + 1))
   return next((head for head in heads if head in known), None)
@@ -90,7 +91,8 @@ def _contrib(program, has_heir: bool):
   for node, name in _taken(program, is_meant):
     is_import = isinstance(node, (ast.Import, ast.ImportFrom))
     taken_before = None if is_import else _root(program, node)[1]
-    # `slim.conv2d` was reported where `slim` was taken, unless tf1ps.v1 lacks only `conv2d`.
+    # The import of `slim` was reported, so `slim.conv2d` is reported only if tf1ps.v1 has `slim`
+    # and lacks `conv2d`.
     if taken_before is None or not _is_below(taken_before, _CONTRIB) or (
         not has_heir and _has_heir(taken_before)):
       yield node, "TensorFlow 2 has no %s%s" % (

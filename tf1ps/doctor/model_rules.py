@@ -35,7 +35,7 @@ def _without_locks(program):
 
 
 def _exports(program):
-  """Yields exports of a cluster's graph with its devices."""
+  """Yields exports of a cluster's graph that keep its devices."""
   if not jobs.task_servers(program):
     return
   for call in program.attribute_calls("export_meta_graph", "add_meta_graph_and_variables"):
@@ -46,7 +46,7 @@ def _exports(program):
 
 
 def _float_steps(program):
-  """Yields global steps that a program makes by itself, of the default type."""
+  """Yields global steps that a program makes by itself, with a floating type."""
   for call in program.calls("tf.get_variable", "tf.Variable"):
     name = program.argument(call, "name", 0 if program.name_of(call.func) == "tf.get_variable"
                             else None)

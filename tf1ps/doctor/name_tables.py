@@ -12,37 +12,37 @@ def _below(names: Dict[str, str]) -> FrozenSet[str]:
                    for parent, text in names.items() for name in text.split())
 
 
-# Nowhere in TensorFlow 2.21, neither in `tensorflow` nor in `tensorflow.compat.v1`. tf.contrib,
-# tf.estimator, tf.layers and tf.nn.rnn_cell have rules of their own.
+# Names that are nowhere in TensorFlow 2.21, neither in `tensorflow` nor in `tensorflow.compat.v1`.
+# tf.contrib, tf.estimator, tf.layers and tf.nn.rnn_cell have separate rules.
 PUT_BACK = frozenset("tf." + name for name in compat.PUT_BACK)  # tf1ps.v1 has these names
 NOWHERE = frozenset("tf." + name for name in compat.LOST if name.startswith("data."))
 
-# Files of TensorFlow's that have moved, or that are gone.
+# Files of TensorFlow that have moved or no longer exist.
 FILES_GONE = compat.MOVED_FILES + tuple(
   "tensorflow.python." + name for name in compat.GONE_FILES.values())
 
-# In tf.estimator of TensorFlow 1.15, and not in the package tensorflow-estimator, which tf1ps.v1
-# uses.
+# Names in tf.estimator of TensorFlow 1.15 that are not in the package tensorflow-estimator, which
+# tf1ps.v1 uses.
 ESTIMATOR = frozenset("tf." + name for name in compat.LOST if name.startswith("estimator."))
 
 
 def _names(space: str, package: compat.Package) -> Optional[str]:
-  """Returns the names of a package of tf.contrib; None for all of TensorFlow 1.15's."""
+  """Returns the names of a package of tf.contrib; None for all names of TensorFlow 1.15."""
   if package.libraries:
     return None
   names = [entry.partition("=")[0] for module, text in package.heirs.items()
-           if module.partition(".")[0] in ("tf", "tf1ps")  # others need a package of their own
+           if module.partition(".")[0] in ("tf", "tf1ps")  # others need a further package
            for entry in text.split()]
   drop_ins = compat.DROP_INS.get("contrib." + space, {})
   return " ".join(names + [name for room_names in drop_ins.values() for name in room_names])
 
 
-# {namespace: its names in `tf1ps.v1.contrib`}; None: all names but those of CONTRIB_GONE.
+# {namespace: its names in `tf1ps.v1.contrib`}; None: all names except the names of CONTRIB_GONE.
 CONTRIB: Dict[str, Optional[str]] = {
   name: _names(name, package) for name, package in compat.PACKAGES.items()}
 CONTRIB_GONE = {name: frozenset(package.lost.split()) for name, package in compat.PACKAGES.items()}
 
-# In `tensorflow.compat.v1`, and not in `tensorflow` since TensorFlow 2.0.
+# Names in `tensorflow.compat.v1` that `tensorflow` does not have since TensorFlow 2.0.
 ONLY_V1 = _below({
   "tf":
     "AUTO_REUSE AttrValue COMPILER_VERSION CXX11_ABI_FLAG ConditionalAccumulator "

@@ -3,7 +3,8 @@
     tensorflow.train.Server, tensorflow.compat.v1.train.Server, tensorflow.distribute.Server,
     tensorflow.python.training.server_lib.Server, tf1ps.v1.train.Server, tf1ps.Server
 
-are all `tf.train.Server`: the name of TensorFlow 1.15. Imports from elsewhere keep their names.
+are all `tf.train.Server`, the name of TensorFlow 1.15. Imports from other packages keep their
+names.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ V2 = "tensorflow.compat.v2"
 
 
 def _drop_ins() -> Dict[str, str]:
-  """Returns {name in tf1ps: TensorFlow's name}; a drop-in has a name in tf1ps and in its room."""
+  """Returns {name in tf1ps: TensorFlow's name}, with the two names of each drop-in in tf1ps."""
   result = {}
   for space, rooms in compat.DROP_INS.items():
     for room, names in rooms.items():
@@ -86,7 +87,7 @@ def _origin(root: str) -> str:
 
 
 def _fold(name: str) -> str:
-  """Returns a name with its first spelling, of the whole name or of its beginning."""
+  """Returns a name in which the first spelling replaces the whole name or its beginning."""
   parts = name.split(".")
   for count in range(len(parts), 1, -1):
     known = SPELLINGS.get(".".join(parts[:count]))

@@ -1,4 +1,4 @@
-"""Rules of placement: operations that land on another task than their author thinks."""
+"""Rules of placement: operations that are not on the task that their author expects."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _is_local(program, call):
 
 
 def _unpinned(program, calls):
-  """Yields the calls that a task makes outside of a job's scope, for a session on its server."""
+  """Yields the calls of a task outside of any scope that names a job, for sessions on servers."""
   if not calls or not jobs.task_servers(program) or not jobs.names_ps(program):
     return
   if not any(True for _ in jobs.sessions(program)):
@@ -127,7 +127,7 @@ def _of_one_task(program):
 
 
 def _number_of_workers(program, setter):
-  """Returns the number of workers in the cluster of a setter; None if the source does not tell."""
+  """Returns the number of workers in a setter's cluster; None if the source does not show it."""
   cluster = program.argument(setter, "cluster", 4)
   cluster = program.single_value(cluster) or cluster
   if program.made_by(cluster) == "tf.train.ClusterSpec":
@@ -153,7 +153,7 @@ def _sparse_ps(program):
 
 
 def _op_types(program):
-  """Yields comparisons of an operation's type with a name that no operation has."""
+  """Yields comparisons of an operation's type with an outdated type name."""
   for node in program.nodes:
     if (isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute)
         and node.left.attr == "type" and len(node.ops) == 1):
@@ -164,7 +164,7 @@ def _op_types(program):
 
 
 def _hidden_devices(program):
-  """Yields devices of a job whose tasks no device filter names."""
+  """Yields devices of a job that the session's device filters do not name."""
   configs = {program.call_of(opening.config) for opening in jobs.sessions(program)}
   config = configs.pop() if len(configs) == 1 else None
   filters = None if config is None else _list_of(
@@ -198,7 +198,7 @@ def _shows(text, job):
 
 
 def _is_loops(program, node):
-  """Whether a text has the variable of a loop, so that it names several tasks."""
+  """Whether a text contains the variable of a loop, and so names several tasks."""
   return any(isinstance(bound.statement, ast.For) for inner in ast.walk(node)
              if isinstance(inner, ast.Name) for bound in program.bindings(inner))
 

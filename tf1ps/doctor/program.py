@@ -35,8 +35,8 @@ def read_program(path: str, text: str,
   """Parses a program.
 
   Args:
-    path: its path, for the findings.
-    text: its source.
+    path: the program's path, for the findings.
+    text: the program's source.
     convert: for a source that is not Python 3: returns its text as Python 3, and for each line of
       that text the line of the source.
 
@@ -72,7 +72,7 @@ class SourceFile:
     self.is_python2 = line_map is not None
     self._line_map = line_map  # of each line of the tree: the line of the source
     self._scopes = scopes.Scopes(tree)
-    self._full_names = {}  # {the id of a list of bindings: the full name of all of them}
+    self._full_names = {}  # {the id of a list of bindings: the full name of all these bindings}
     self._names = {}  # {node: its names.Name, or None}
     self.nodes = self._scopes.nodes
     self._whole_names = self._imports = None  # the results of `names` and `imports`
@@ -97,15 +97,15 @@ class SourceFile:
     return set(re.split(r"[\s,]+", comment.group(1).strip())) if comment else set()
 
   def mentions(self, text: str) -> bool:
-    """Whether the source has a text, also in a comment."""
+    """Whether the source contains a text, including in comments."""
     return any(text in line for line in self.lines)
 
   def parent(self, node: ast.AST) -> Optional[ast.AST]:
-    """Returns the node round a node."""
+    """Returns the node around a node."""
     return self._scopes.parents.get(node)
 
   def enclosing(self, node: ast.AST, types) -> Optional[ast.AST]:
-    """Returns the innermost node of these types round a node, or None."""
+    """Returns the innermost node of these types around a node, or None."""
     return self._scopes.enclosing(node, types)
 
   def bindings(self, node: ast.AST) -> List[scopes.Binding]:
@@ -125,9 +125,9 @@ class SourceFile:
     return name and name.name
 
   def origin_of(self, node: Optional[ast.AST]) -> str:
-    """Returns the package of an expression's root, such as of `tf` in `tf.f(x).g`; "" if unknown.
+    """Returns the package of an expression's root, such as `tf` in `tf.f(x).g`; "" if unknown.
 
-    It looks through names that are bound to such expressions.
+    The method follows names that are bound to such expressions.
     """
     return self._origin(node, set())
 
@@ -164,7 +164,7 @@ class SourceFile:
         yield from calls
 
   def attribute_calls(self, *methods: str) -> List[ast.Call]:
-    """Returns the calls `x.method(...)` for these names of methods, whatever x is."""
+    """Returns the calls `x.method(...)` for these names of methods and any x."""
     return [node for node in self.nodes if isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute) and node.func.attr in methods]
 
@@ -182,7 +182,7 @@ class SourceFile:
     return self._imports
 
   def is_guarded(self, node: ast.AST) -> bool:
-    """Whether a program checks before it uses a name: by a version, by `hasattr`, in a `try`."""
+    """Whether a program guards the use of a name: by a version, by `hasattr`, or by a `try`."""
     while node is not None:
       outer = self.parent(node)
       if isinstance(outer, ast.Try) and node not in outer.finalbody and (
@@ -204,7 +204,7 @@ class SourceFile:
   def call_of(self, node: Optional[ast.AST]) -> Optional[ast.Call]:
     """Returns the call that an expression is, or that its name is bound to; None if unknown.
 
-    Another binding of the name to None does not count.
+    A further binding of the name to None is ignored.
     """
     for _ in range(9):  # x = z(); y = x: no program has a longer chain of names
       if isinstance(node, ast.Call):
@@ -217,9 +217,9 @@ class SourceFile:
     return None
 
   def method_calls(self, makers, *methods: str) -> Iterator[ast.Call]:
-    """Yields the calls `x.method(...)` for an x that a call of a maker made.
+    """Yields the calls `x.method(...)` for an x that a call of one of `makers` made.
 
-    `makers` is a canonical name, or several.
+    `makers` is a canonical name, or several canonical names.
     """
     makers = (makers,) if isinstance(makers, str) else makers
     for call in self.attribute_calls(*methods):
@@ -230,7 +230,7 @@ class SourceFile:
 
   @staticmethod
   def argument(call: ast.Call, name: str, position: Optional[int] = None) -> Optional[ast.AST]:
-    """Returns the argument of a call, by keyword or position (from 0); None without it."""
+    """Returns an argument of a call, by keyword or position (from 0); None if it is missing."""
     for keyword in call.keywords:
       if keyword.arg == name:
         return keyword.value
@@ -298,7 +298,7 @@ class SourceFile:
     return None
 
   def _full_of_bound(self, bound: List[scopes.Binding]) -> Optional[str]:
-    """Returns the full name of all bindings of a name; "" during the search for it."""
+    """Returns the full name of all bindings of a name; a stand-in while the search runs."""
     if id(bound) not in self._full_names:
       imported = [binding.imported for binding in bound if binding.imported]
       # In `tf = tf.compat.v1` the name on the right is the imported name.
@@ -344,7 +344,7 @@ def _agreed(fulls: List[str]) -> Optional[str]:
 
 
 def _imported(node: ast.AST) -> List[str]:
-  """Returns the full names that a statement imports from elsewhere."""
+  """Returns the full names that a statement imports by absolute imports."""
   if isinstance(node, ast.Import):
     return [alias.name for alias in node.names]
   if isinstance(node, ast.ImportFrom) and not node.level:

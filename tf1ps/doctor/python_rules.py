@@ -1,4 +1,4 @@
-"""Rules of the code that parses, but that Python 3 or today's NumPy refuses."""
+"""Rules of code that parses, but that Python 3 or today's NumPy refuses at run time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_LISTS = re.compile(
   r"|random\.(choice|sample|shuffle)$")
 _OF_LIST_METHODS = ("append", "count", "extend", "index", "insert", "pop", "remove", "reverse",
                     "sort")
-# {removed name of NumPy: today's name}. NumPy 2 has "bool" and "long" again, as other types.
+# {removed name of NumPy: today's name}. NumPy 2 has "bool" and "long" again, as different types.
 NUMPY = {old: new for old, new in compat.REMOVED_FROM_NUMPY.items() if old not in ("bool", "long")}
 _NUMBER = re.compile(r"%[-+ #0]*[\d*]*(?:\.[\d*]+)?([a-zA-Z%])")
 _FILLS = re.compile(
@@ -60,7 +60,7 @@ def _used_as_list(program, node):
 
 def _is_position(program, node):
   """Whether a subscript is a number or a slice, and not a key."""
-  index = getattr(node.slice, "value", node.slice)  # Python 3.7 wraps it
+  index = getattr(node.slice, "value", node.slice)  # Python 3.7 wraps the index
   index = index if isinstance(index, ast.AST) else node.slice
   return isinstance(node.ctx, ast.Load) and (
     isinstance(index, ast.Slice) or isinstance(program.value_of(index), int))
@@ -80,7 +80,7 @@ def _kind(program, node):
 
 
 def _arrays(program):
-  """Finds arrays of one element, fetched variables of shape [1], that a text takes as numbers."""
+  """Finds fetched variables of shape [1] that a text formats as numbers."""
   for node in program.nodes:
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mod):
       continue

@@ -1,4 +1,4 @@
-"""Rules of queues and accumulators: who shares them, what waits, and what is lost."""
+"""Rules of queues and accumulators: whether they are shared, endless waits, and lost elements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _scopes_of(program, calls):
 
 
 def _not_shared(program):
-  """Yields queues with a shared name that each worker has for itself."""
+  """Yields queues with a shared name that are not shared, because each worker has its own queue."""
   if not jobs.task_servers(program):
     return
   named = [call for call in program.calls(*_QUEUES) if _shared(program, call) is not None]
@@ -61,7 +61,7 @@ def _endless_waits(program):
 
 
 def _leaves_at_once(program):
-  """Yields calls by which a ps waits for the end, in programs whose ps does not stay after it."""
+  """Yields calls by which a ps waits for the end, if the ps does not stay after the end."""
   if not jobs.has_stock_server(program) or any(
       True for _ in program.method_calls("tf.train.Server", "join")):
     return
@@ -124,7 +124,7 @@ def _has_limited_session(program):
 
 
 def _limited_fetches(program):
-  """Yields the fetches of runs that have a time limit of their own."""
+  """Yields the fetches of runs that have their own time limit."""
   for call in program.attribute_calls("run"):
     options = program.call_of(program.argument(call, "options", 2))
     if call.args and options is not None and program.argument(options, _LIMITS[1], 1) is not None:

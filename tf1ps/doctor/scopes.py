@@ -17,8 +17,8 @@ class Binding(NamedTuple):
   """A binding of a name: by an import, by an expression, or by something else."""
 
   imported: Optional[str] = None  # the full name: "tensorflow.compat.v1"
-  value: Optional[ast.AST] = None  # the expression; for an `as` that of its `with`
-  statement: Optional[ast.AST] = None  # that binds the name
+  value: Optional[ast.AST] = None  # the expression; for an `as`, the expression of its `with`
+  statement: Optional[ast.AST] = None  # the statement that binds the name
 
 
 class Scopes:
@@ -29,7 +29,7 @@ class Scopes:
     self.nodes: List[ast.AST] = [tree]
     for node in self.nodes:  # the list grows, level by level
       for child in ast.iter_child_nodes(node):
-        # Python shares the nodes of contexts and operators, so they have no parent of their own.
+        # Python shares the nodes of contexts and operators, so these nodes have no unique parent.
         if not isinstance(child, (ast.expr_context, ast.operator, ast.cmpop)):
           self.parents[child] = node
           self.nodes.append(child)
@@ -41,7 +41,7 @@ class Scopes:
       self._bind_all(node)
 
   def scope_of(self, node: ast.AST) -> ast.AST:
-    """Returns the function, class or module that a node stands in."""
+    """Returns the function, class or module that contains a node."""
     return self.enclosing(node, _SCOPES)
 
   def enclosing(self, node: ast.AST, types) -> Optional[ast.AST]:
@@ -52,7 +52,7 @@ class Scopes:
     return node
 
   def bindings(self, node: ast.AST) -> List[Binding]:
-    """Returns the bindings of a name or of `self.name` that its scope sees."""
+    """Returns the bindings of a name or of `self.name` that are visible in the name's scope."""
     name = dotted(node)
     if name is None:
       return []
@@ -115,7 +115,7 @@ class Scopes:
 
 def is_none(node: Optional[ast.AST]) -> bool:
   """Whether an expression is the constant None."""
-  # Python 3.7 has a type of its own for this constant.
+  # Python 3.7 has a separate type for this constant.
   return type(node).__name__ in ("Constant", "NameConstant") and node.value is None
 
 

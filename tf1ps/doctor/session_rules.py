@@ -31,7 +31,7 @@ def _without_limits(program):
 
 
 def _long_sleeps(program):
-  """Yields sessions of workers that look for the chief's initialisation twice per minute."""
+  """Yields sessions of workers that check the chief's initialisation only twice per minute."""
   has_chief = texts.mentions(program, "is_chief")
   for opening in _openings(program):
     if program.name_of(opening.call.func) == jobs.TRAINING_SESSION and has_chief:
@@ -45,7 +45,7 @@ def _long_sleeps(program):
 
 
 def _short_waits(program):
-  """Yields calls with limits below the time that a worker sleeps, which fail at once."""
+  """Yields calls that fail immediately, because their limit is below a worker's sleep time."""
   calls = [(call, "max_wait_secs", 12) for call in program.calls(jobs.TRAINING_SESSION)]
   calls += [(call, "max_wait_secs", 3) for call in program.method_calls(
     jobs.SUPERVISOR, "prepare_or_wait_for_session")]
@@ -172,7 +172,7 @@ def _both_periods(program):
 
 
 def _after_should_stop(program):
-  """Yields runs of a monitored session behind its loop, and second runs within."""
+  """Yields runs of a monitored session after its loop, and second runs within the loop."""
   for loop in program.nodes:
     if not isinstance(loop, ast.While) or "should_stop" not in texts.words_of(loop.test):
       continue
@@ -199,7 +199,7 @@ def _asked_session(program, test):
 
 
 def _second_runs(program, loop, runs):
-  """Yields runs of a loop's body after another run, without a call of `should_stop` between."""
+  """Yields runs in a loop's body after another run, without `should_stop` between the two."""
   first = None
   for statement in loop.body:
     inside = set(ast.walk(statement))

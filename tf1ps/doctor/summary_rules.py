@@ -43,7 +43,7 @@ def _names_task(program, node, depth=5):
 
 
 def _is_left(program, call, way):
-  """Whether a condition keeps a task from a call: round a call of its way, or by a return."""
+  """Whether a condition keeps a task from a call: around a call of its way, or by a return."""
   for function in way.functions:
     for node in ast.walk(function):
       if (isinstance(node, ast.If) and node.lineno < call.lineno

@@ -28,7 +28,7 @@ def _numbers(program, call):
 
 
 def _are_equal(program, first, second):
-  """Whether two expressions have the same value; None if the source does not tell."""
+  """Whether two expressions have the same value; None if the source does not show it."""
   values = program.value_of(first), program.value_of(second)
   if UNKNOWN not in values:
     return values[0] == values[1]
@@ -98,7 +98,7 @@ def _nobody_applies(program):
 
 
 def _two_of_them(program):
-  """Yields all optimizers but the first; those in an arm of an `if` do not count."""
+  """Yields all optimizers except the first; optimizers in a branch of an `if` do not count."""
   calls = [call for call in program.calls(jobs.SYNC)
            if program.enclosing(call, (ast.If, ast.IfExp)) is None]
   yield from sorted(calls, key=lambda call: call.lineno)[1:]

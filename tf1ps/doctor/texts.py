@@ -56,7 +56,7 @@ def environment(program) -> Iterator[Setting]:
   for node in program.nodes:
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
       target = node.targets[0]
-      key = getattr(target.slice, "value", target.slice)  # Python 3.7 wraps it
+      key = getattr(target.slice, "value", target.slice)  # Python 3.7 wraps the key
       key = key if isinstance(key, ast.AST) else target.slice
       if program.name_of(target.value) == "os.environ":
         yield Setting(program.value_of(key), program.value_of(node.value), node)
@@ -66,13 +66,13 @@ def environment(program) -> Iterator[Setting]:
 
 
 def words_of(node: ast.AST) -> str:
-  """Returns all names in an expression, as a text of small letters."""
+  """Returns all names in an expression, as a text in lower case."""
   return " ".join(
     getattr(inner, "id", "") + " " + getattr(inner, "attr", "") for inner in ast.walk(node)).lower()
 
 
 def mentions(program, *words: str) -> bool:
-  """Whether a program has a name, an attribute or a keyword among these words."""
+  """Whether any of these words is a name, an attribute or a keyword in a program."""
   if program not in _words:
     _words[program] = {getattr(node, field, None) for node in program.nodes
                        for field in ("id", "attr", "arg")}

@@ -15,7 +15,7 @@ _ESTIMATORS = ("tf.contrib.tpu.TPUEstimator", "tf.estimator.tpu.TPUEstimator")
 _CALLS = {"%s.%s" % (space, name) for space, rooms in compat.DROP_INS.items()
           for name in rooms.get(compat.REFUSED_TPU, ()) if space}
 _CALLS |= {name for name in compat.LOST if name.startswith("tpu.")}
-# A TPU for tf1ps.v1; `*` stands for an unknown part of the text.
+# A device text that tf1ps.v1 treats as a TPU; `*` is an unknown part of the text.
 _DEVICE = re.compile(r"(?:^|[/*])(?:device:)?TPU(?:_\w+)?(?::|$)", re.IGNORECASE)
 
 
@@ -33,7 +33,7 @@ def _asks_for_tpu(program, call) -> bool:
 
 
 def _is_optional(program, node) -> bool:
-  """Whether a program checks for a TPU before it uses it, or goes on without a TPU."""
+  """Whether a program checks for a TPU before it uses the TPU, or can continue without a TPU."""
   while node is not None:
     outer = program.parent(node)
     if isinstance(outer, (ast.If, ast.IfExp)) and node is not outer.test and (

@@ -1,4 +1,4 @@
-"""The rules of distributed traps, of all kinds."""
+"""All rules of the traps of distributed training."""
 
 from __future__ import annotations
 
