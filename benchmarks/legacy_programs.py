@@ -56,7 +56,7 @@ class Program(NamedTuple):
   mnist: bool = False  # whether it reads --data_dir
   estimator: bool = False  # whether TF_CONFIG says what each task is
   chief: bool = True  # for an estimator: whether TF_CONFIG names a chief
-  only_newer: bool = False  # whether TensorFlow 1.15 runs it without tf1ps' part
+  only_newer: bool = False  # whether it needs no tf1ps on TensorFlow 1.15
 
 
 PROGRAMS = {program.name: program for program in (

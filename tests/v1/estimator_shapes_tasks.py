@@ -52,12 +52,16 @@ def other_schedules(model_dir):
   hook = tf.train.StepCounterHook(every_n_steps=1000)
   experiment = tf.contrib.learn.Experiment(
     make(model_dir), input_fn, lambda: input_fn(1), eval_steps=1, train_steps_per_iteration=5,
-    export_strategies=tf.contrib.learn.ExportStrategy(
-      "own", lambda estimator, path, checkpoint_path: [path, checkpoint_path]))
+    export_strategies=[
+      tf.contrib.learn.ExportStrategy(
+        "own", lambda estimator, path, checkpoint_path, eval_result, strip_default_attrs: [
+          path, checkpoint_path, int(eval_result["global_step"]), strip_default_attrs], True),
+      tf.contrib.learn.ExportStrategy("plain", lambda estimator, path: path)])
   experiment.extend_train_hooks([hook])
   metrics, exported = experiment.continuous_train_and_eval(go_on)
   assert seen == [None, 5, 10] and metrics["global_step"] == 10
-  assert exported == [[model_dir + "/export/own", model_dir + "/model.ckpt-10"]]
+  assert exported == [[model_dir + "/export/own", model_dir + "/model.ckpt-10", 10, True],
+                      model_dir + "/export/plain"]
   assert experiment.test()["global_step"] == 11
   for refused, text in (
       (lambda: tf.contrib.learn.RunConfig(master="grpc://a:1"), "name the cluster in TF_CONFIG"),

@@ -43,10 +43,11 @@ class AsyncReplica(NamedTuple):
 
 
 def build_in_graph_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
-                      optimizer: tf.train.Optimizer, global_step: Optional[tf.Variable] = None,
-                      clip_norm: Optional[float] = None,
-                      variables_device: towers.Device = None, pack_bytes: int = 0,
-                      wire_dtype: str = "float32") -> InGraph:
+                               optimizer: tf.train.Optimizer,
+                               global_step: Optional[tf.Variable] = None,
+                               clip_norm: Optional[float] = None,
+                               variables_device: towers.Device = None, pack_bytes: int = 0,
+                               wire_dtype: str = "float32") -> InGraph:
   """Builds towers, and a single update from all their gradients; returns an `InGraph`.
 
   Args:
@@ -77,11 +78,11 @@ def build_in_graph_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Se
 
 
 def build_in_graph_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
-                       make_optimizer: Callable[[], tf.train.Optimizer],
-                       global_step: Optional[tf.Variable] = None,
-                       clip_norm: Optional[float] = None,
-                       variables_device: towers.Device = None, pack_bytes: int = 0,
-                       wire_dtype: str = "float32") -> List[AsyncReplica]:
+                                make_optimizer: Callable[[], tf.train.Optimizer],
+                                global_step: Optional[tf.Variable] = None,
+                                clip_norm: Optional[float] = None,
+                                variables_device: towers.Device = None, pack_bytes: int = 0,
+                                wire_dtype: str = "float32") -> List[AsyncReplica]:
   """Builds replicas, each with its own update of the shared variables, in the order of the devices.
 
   Each optimizer object has its own slots. `make_optimizer` is called once for each replica. If it

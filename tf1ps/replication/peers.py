@@ -21,7 +21,7 @@ from tf1ps.compat import Error
 
 # The errors that steps of the remaining tasks raise.
 PEER_ERRORS = (tf.errors.UnavailableError, tf.errors.CancelledError, tf.errors.AbortedError,
-          tf.errors.FailedPreconditionError, tf.errors.InternalError, tf.errors.UnknownError)
+               tf.errors.FailedPreconditionError, tf.errors.InternalError, tf.errors.UnknownError)
 
 
 class PeerLostError(Error, RuntimeError):

@@ -4,7 +4,8 @@ It has the same arguments, methods and default operations. Its session starts, r
 ends like that of a `MonitoredTrainingSession`. It differs from TensorFlow's Supervisor as follows:
 
 1. It starts when the cluster is ready, or names the missing tasks. The servers keep their live
-   state when a chief comes back. A worker is ready within a second of the chief.
+   state when a chief comes back. A worker is ready within two
+   seconds of the chief.
 2. A run is repeated in a new session when a ps was lost and has come back.
 3. `stop` is bounded, and the chief saves after the last step. When the session is closed, or else
    when the program's code ends, the chief waits for the other workers, saves their steps, and

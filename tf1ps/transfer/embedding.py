@@ -294,10 +294,10 @@ def _divide(tensors: List[Optional[tf.Tensor]], place: tf.Tensor, count: int) ->
 
 def _devices_of(parts: List[TablePart]) -> List[List[TablePart]]:
   """Returns a list for each device with its parts, in order."""
-  _by_device: Dict[str, List[TablePart]] = {}
+  by_device: Dict[str, List[TablePart]] = {}
   for part in parts:
-    _by_device.setdefault(part.variable.device, []).append(part)
-  return list(_by_device.values())
+    by_device.setdefault(part.variable.device, []).append(part)
+  return list(by_device.values())
 
 
 def _by_device(devices: List[list], indices: tf.Tensor,

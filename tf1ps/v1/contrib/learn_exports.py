@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 
 import tf1ps.v1 as tf1
@@ -15,13 +16,16 @@ class ExportStrategy(tf1.estimator.Exporter):
 
   Args:
     name: the folder below "export" of the model directory.
-    export_fn: called as `export_fn(estimator, export_path, checkpoint_path=...)`; returns the path
-      of the export.
+    export_fn: called as `export_fn(estimator, export_path)`; returns the path of the export. It
+      also gets `checkpoint_path`, `eval_result` and `strip_default_attrs` as far as it has
+      parameters of these names.
+    strip_default_attrs: the value for that parameter.
   """
 
   def __init__(self, name, export_fn, strip_default_attrs=None):
     self._name = name
     self.export_fn = export_fn
+    self.strip_default_attrs = strip_default_attrs
 
   @property
   def name(self) -> str:
@@ -30,7 +34,11 @@ class ExportStrategy(tf1.estimator.Exporter):
   def export(self, estimator, export_path, checkpoint_path=None, eval_result=None,
              is_the_final_export=True):
     """Exports; returns the path."""
-    return self.export_fn(estimator, export_path, checkpoint_path=checkpoint_path)
+    given = dict(checkpoint_path=checkpoint_path, eval_result=eval_result,
+                 strip_default_attrs=self.strip_default_attrs)
+    taken = inspect.signature(self.export_fn).parameters
+    return self.export_fn(
+      estimator, export_path, **{name: given[name] for name in given if name in taken})
 
 
 def make_export_strategy(serving_input_fn, default_output_alternative_key=None, assets_extra=None,
