@@ -61,6 +61,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.g
 os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)
 for name, value in (
     ("TF_ENABLE_ONEDNN_OPTS", "0"),  # else a line of noise, and other last digits
+    ("OPENBLAS_NUM_THREADS", "1"),  # numpy's threads spin while they have no work
     ("CUDA_VISIBLE_DEVICES", "-1"),
     ("TF1PS_TIMING", json.dumps(TIMING)),
 ):
@@ -142,6 +143,12 @@ def pytest_collection_finish():
   gc.enable()
   if sys.modules.get("matplotlib", "") is None:
     del sys.modules["matplotlib"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure():
+  """Spares the end of a process pytest's five passes of the garbage collector over all objects."""
+  gc.freeze()
 
 
 @pytest.hookimpl(hookwrapper=True)
