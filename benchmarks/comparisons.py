@@ -192,6 +192,14 @@ def _levers(base: System) -> List[System]:
     *(base._replace(name="%s, %d ps" % (base.name, count), ps=count) for count in (2, 4)),
     base._replace(name=base.name + ", once more")]  # shows the noise without any change
 
+
+def _pack_sizes(base: System) -> List[System]:
+  """Lines that pack more variables than the default does, up to the size in the line's name."""
+  return [base, *(base._replace(name="%s, packed below %d KB" % (base.name, size >> 10),
+                                env=("TF1PS_PACK_BYTES=%d" % size,))
+                  for size in (1 << 18, 1 << 19, 1 << 21, 1 << 24))]
+
+
 COMPARISONS: Dict[str, Sequence[Comparison]] = {
   "latency_S": [Comparison("S", _S)],
   "bandwidth_M": [Comparison("M", _M)],
@@ -225,6 +233,8 @@ COMPARISONS: Dict[str, Sequence[Comparison]] = {
   "gpu_narrow": [Comparison("narrow", lines, base=_GPU_STOCK.name) for lines in (_GPU, _GPU_TWO)],
   "gpu_vgg16": [Comparison("vgg16", _GPU, base=_GPU_STOCK.name)],
   "gpu_large": [Comparison("resnet50", _levers(_GPU[3]), base=_GPU[3].name)],
+  "gpu_pack_bytes": [Comparison(model, _pack_sizes(_GPU[3]), base=_GPU[3].name)
+                     for model in ("narrow", "resnet50")],
   "hooks_S": [Comparison("S", _HOOKS, base=_HOOKS[0].name), Comparison("S", _STOCK_HOOKS)],
 }
 

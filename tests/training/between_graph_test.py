@@ -70,6 +70,23 @@ def test_variables_are_on_the_ps_by_size_and_the_rest_on_the_worker():
   assert step.loss.device == WORKER
 
 
+@pytest.mark.parametrize("flags", [
+  {}, {"overlap": "prefetch"}, {"overlap": 2}, {"sync_replicas": True}, {"clip_norm": 1.0}],
+  ids=str)
+def test_the_batch_waits_for_nothing_of_the_ps(flags):
+  """Then a worker's GPU takes it while the values of the variables are on their way."""
+  build(CLUSTER, **flags)
+  ahead = [op for op in tf.get_default_graph().get_operations() if op.type == "IteratorGetNext"]
+  assert ahead
+  waits_for = set()
+  while ahead:
+    op = ahead.pop()
+    if op not in waits_for:
+      waits_for.add(op)
+      ahead += [each.op for each in op.inputs] + list(op.control_inputs)
+  assert not [op.name for op in waits_for if "/job:ps" in op.device]
+
+
 def test_ref_variables_of_a_program():
   def own(features, labels, mode):
     with tf.variable_scope(tf.get_variable_scope(), use_resource=False):
