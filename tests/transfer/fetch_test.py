@@ -76,7 +76,7 @@ def test_narrow_values_are_cast_on_the_ps_and_back_on_the_worker(cluster, use_re
     y = model(use_resource)
     large = graphs.variable("large", [20000], use_resource)
     total = tf.reduce_sum(large)
-    fetch.fetch_variables(wire_dtype=wire_dtype)
+    fetch.fetch_variables(1 << 16, wire_dtype)
     assert way_down() == [([9], wire_dtype), ([20000], wire_dtype)]
     init = tf.global_variables_initializer()
     with cluster.session() as session:

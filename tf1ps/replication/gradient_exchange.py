@@ -25,7 +25,9 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import rounds as rounds_lib
 from tf1ps.state import sum_dtype
-from tf1ps.transfer import DEFAULT_PACK_BYTES, Bucket
+from tf1ps.transfer import Bucket
+
+_SMALL = 1 << 16  # bytes: to send them costs no more than a look at the round
 
 
 class GradientExchange:
@@ -64,12 +66,12 @@ class GradientExchange:
             for pair in bucket.unpack(rows.mean(arrived))]
 
   def _are_small(self):
-    """Whether sending the gradients costs no more than a look at the round."""
+    """Whether the gradients are so small that a late replica may send them, too."""
     if not all(isinstance(bucket.gradient, tf.Tensor) and bucket.shape.is_fully_defined()
                for bucket in self._buckets):
       return False
     return sum(bucket.dtype.size * bucket.shape.num_elements()
-               for bucket in self._buckets) <= DEFAULT_PACK_BYTES
+               for bucket in self._buckets) <= _SMALL
 
   def _push(self):
     pushed = []
