@@ -1,4 +1,4 @@
-"""The advice for a path that is not there: the paths beside it that are called alike."""
+"""The advice for a path that is not there: the paths beside it that have similar names."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ GONE_FILES = {
 
 
 class Package(NamedTuple):
-  """A package of tf.contrib that has heirs."""
+  """A package of tf.contrib, and where its names are today."""
 
   # {module: the names that it has today, with blanks between}. `old=new` is a name that has
   # changed. In the names of modules "tf" is tensorflow.compat.v1.

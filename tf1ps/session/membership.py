@@ -418,7 +418,10 @@ class Membership:
     return chief.state == MEMBER_TRAINING or chief.has_ended and chief.global_step >= 0
 
   def release(self, failed: bool = False, reason: str = "") -> None:
-    """Marks the run as ended on every state task, which releases the ps; `reason`: of a failure."""
+    """Marks the run as ended on every state task, which releases the ps.
+
+    `reason` says why the run failed, if it has.
+    """
     self.run.release(failed, reason, self.goal, self.recovery_timeout)
 
   def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> bool:

@@ -31,7 +31,7 @@ _log = logging.getLogger("tf1ps")
 
 
 class WarmUp(LifecycleHook):
-  """Delays this worker's first step in each session; leaves the clocks at the end."""
+  """Delays this worker's first step in each session, and leaves the clocks at the session's end."""
 
   def __init__(self, clocks: Clocks, steps_each: int,
                tracker: GlobalStepTracker, membership: Membership,

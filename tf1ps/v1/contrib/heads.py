@@ -44,7 +44,7 @@ def multi_class_head(
     n_classes: the number of classes.
     weight_column: as in `binary_classification_head`, like all that follow.
     label_vocabulary: the labels, if they are texts; else they are integers in [0, n_classes).
-    loss_reduction: of `tf.losses.Reduction`, but NONE.
+    loss_reduction: a value of `tf.losses.Reduction` except NONE.
     loss_fn: takes labels and logits, returns a loss `[..., 1]`.
     name: stands at the end of the names of summaries and metrics.
   """
@@ -62,7 +62,7 @@ def regression_head(
   Args:
     weight_column: as in `binary_classification_head`.
     label_dimension: the numbers per label.
-    loss_reduction: of `tf.losses.Reduction`, but NONE.
+    loss_reduction: a value of `tf.losses.Reduction` except NONE.
     loss_fn: takes labels and logits, returns a loss of the shape of the logits.
     inverse_link_fn: makes the predictions from the logits.
     name: stands at the end of the names of summaries and metrics.
@@ -80,7 +80,7 @@ def poisson_regression_head(
   Args:
     weight_column: as in `regression_head`, like all others.
     label_dimension: the numbers per label.
-    loss_reduction: of `tf.losses.Reduction`, but NONE.
+    loss_reduction: a value of `tf.losses.Reduction` except NONE.
     compute_full_loss: whether the loss includes the term that does not depend on the logits.
     name: stands at the end of the names of summaries and metrics.
   """
@@ -97,7 +97,7 @@ def logistic_regression_head(weight_column=None, loss_reduction: str = _MEAN,
 
   Args:
     weight_column: as in `regression_head`, like all others.
-    loss_reduction: of `tf.losses.Reduction`, but NONE.
+    loss_reduction: a value of `tf.losses.Reduction` except NONE.
     name: stands at the end of the names of summaries and metrics.
   """
   def loss(labels, logits):

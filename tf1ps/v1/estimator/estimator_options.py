@@ -14,7 +14,7 @@ _KINDS = {int: "a whole number", float: "a number of seconds", str: "a text"}
 class EstimatorOptions(NamedTuple):
   """The options of the estimators of a process; all tasks of a job need the same."""
 
-  pack_bytes: int = transfer.DEFAULT_PACK_BYTES  # variables and gradients below this size travel together; 0: none
+  pack_bytes: int = transfer.DEFAULT_PACK_BYTES  # smaller tensors travel together; 0: none
   ps_strategy: str = "round_robin"  # or "greedy": each variable goes to the ps with least bytes
   steps_per_execution: str = "auto"  # the steps of one run: as many as save time, or "1"
   staleness_policy: str = "none"  # of asynchronous updates: max_lead:N, drop:N, or both
