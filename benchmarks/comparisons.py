@@ -81,6 +81,7 @@ _L = _lines(
 _V = [CLASSIC, PEERS[2], DEFAULTS, tf1ps("4 steps per run", "--steps_per_execution=4")]
 # 20 variables of 4 KB to 1 MB each show the size from which copies cost more than messages.
 _SIZES = [OFF, tf1ps("all packed", env=("TF1PS_PACK_BYTES=2000000",))]
+_LINK_SIZES = [OFF, tf1ps("packed below 64 KB", env=("TF1PS_PACK_BYTES=65536",)), DEFAULTS]
 _E = _lines(DEFAULTS, tf1ps("bags", "--bench_look_up=bags"),
             tf1ps("each id once", "--bench_look_up=unique"))
 _E_ADAM = [
@@ -184,6 +185,9 @@ _GPU = [
 _GPU_TWO = [line._replace(workers=2) for line in (*_unchanged(_GPU_STOCK), _GPU[3])]
 
 
+_SINGLE = tf1ps("a step per run", "--steps_per_execution=1")
+
+
 def _levers(base: System) -> List[System]:
   """Lines with settings that may speed up the transfer of large variables, each setting alone."""
   return [
@@ -212,6 +216,8 @@ COMPARISONS: Dict[str, Sequence[Comparison]] = {
   "netns_E": [Comparison("E", _E, gbit) for gbit in (1, 10)],
   "pack_bytes": [Comparison("V20x%d" % width, _SIZES, base=OFF.name)
                  for width in (32, 64, 96, 128, 192, 256, 512)],
+  "netns_pack_bytes": [Comparison("V20x%d" % width, _LINK_SIZES, 1, base=OFF.name)
+                       for width in (192, 256)],
   "coordinator_S": [Comparison("S", _COORDINATORS, base=_COORDINATORS[0].name)],
   "tls": [Comparison(model, lines, base=lines[0].name) for model in ("S", "L", "M")
           for lines in (_LINKS, _LINKS_LEAST)],
@@ -226,8 +232,8 @@ COMPARISONS: Dict[str, Sequence[Comparison]] = {
       for model in "LH")],
   "grpc": [Comparison(model, _GRPC, gbit, base=_GRPC[0].name)
            for model, gbit in (("S", 0), ("L", 0), ("M", 0), ("E", 0), ("M", 1), ("E", 1))],
-  # 25 million parameters in four variables: 100 MB each way.
-  "large_V": [Comparison("V4x2500", _levers(DEFAULTS), base=DEFAULTS.name)],
+  # 6 million parameters in four variables, 23 MB each way. All systems are in memory at once.
+  "large_V": [Comparison("V4x1200", _levers(_SINGLE), base=_SINGLE.name)],
   "gpu_resnet50": [Comparison(model, lines, base=_GPU_STOCK.name) for model, lines in (
     ("resnet50", _GPU), ("resnet50", _GPU_TWO), ("resnet50_fed", _GPU[:4]))],
   "gpu_narrow": [Comparison("narrow", lines, base=_GPU_STOCK.name) for lines in (_GPU, _GPU_TWO)],

@@ -183,7 +183,7 @@ def test_print_shows_what_would_be_replaced_and_runs_nothing(call):
   assert (code, err) == (0, "") and out.splitlines()[2:] == [
     "far.py:1: print 'far', 1 / 2 -> print('far', 1 / 2)",
     "far.py:1: `/` keeps the fraction in Python 3: write // where integers are divided",
-    "variables and gradients of fewer than 262144 bytes travel together (TF1PS_PACK_BYTES=0 sends "
+    "variables and gradients of fewer than 524288 bytes travel together (TF1PS_PACK_BYTES=0 sends "
     "each alone)"]
 
 

@@ -46,7 +46,7 @@ def test_a_worker_has_a_flag_for_each_field():
   ({}, ["--replication=between_graph", "--nosync_replicas"]),
   ({"sync_replicas": True, "wire_dtype": "float16"}, [
     "--replication=between_graph", "--sync_replicas", "--wire_dtype=float16",
-    "TF1PS_PACK_BYTES=262144"]),
+    "TF1PS_PACK_BYTES=524288"]),
   ({"shard": "files", "partition_bytes": 9}, [
     "--replication=between_graph", "--nosync_replicas", "--partition_bytes=9"]),
   ({"shard": "dynamic"}, ["--replication=between_graph", "--nosync_replicas", "--shard=dynamic"])])

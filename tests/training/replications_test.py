@@ -189,7 +189,7 @@ def test_in_graph_a_worker_that_never_comes_is_named(start):
   assert "TaskUnavailableError" in chief.last_line and "/job:worker/task:1" in chief.last_line
 
 
-SYNC_GIVEN = [SYNC, "--wire_dtype=float32", "TF1PS_PACK_BYTES=262144"]
+SYNC_GIVEN = [SYNC, "--wire_dtype=float32", "TF1PS_PACK_BYTES=524288"]
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
         replicas that have data. "shrink": the others continue, and wait for one gradient fewer.
       clip_norm: the global norm that the aggregated gradient is clipped to, or None.
       pack_bytes: gradients and values of variables below this size travel together; 0: each travels
-        alone; None: TF1PS_PACK_BYTES, which is 262144 by default. It must be the same in all
+        alone; None: TF1PS_PACK_BYTES, which is 524288 by default. It must be the same in all
         replicas.
       wire_dtype: the type of float32 gradients and values on the wire: "float32", "bfloat16",
         "float16" or "int8", which is for the gradients alone.

@@ -102,7 +102,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     ps_recovery: where the chief restores the last checkpoint when a lost ps has come back: "all",
       on all ps; "lost_only", on this ps, while the others keep newer values.
     pack_bytes: variables and gradients of fewer bytes travel together; 0: each travels alone; None:
-      the environment variable TF1PS_PACK_BYTES, which is 262144 by default.
+      the environment variable TF1PS_PACK_BYTES, which is 524288 by default.
 
   Returns:
     A `tf.train.MonitoredSession`.

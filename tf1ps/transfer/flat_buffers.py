@@ -4,7 +4,7 @@ A message of any size costs about 0.2 ms of CPU on both ends together. Concatena
 and an operation or two per tensor. Tensors of one dtype that go from one task to another task are
 grouped by these rules:
 
-1. A tensor of `pack_bytes` or more travels alone: its copy would cost more than its message.
+1. A tensor of `pack_bytes` or more travels alone: its copies would cost more than its message.
 2. Many tensors of one inner shape (all dimensions but the first) are concatenated without being
    flattened, which needs no operation per tensor.
 3. The other tensors are flattened and concatenated.

@@ -3,7 +3,7 @@
 import os
 
 WIRE_DTYPES = ("float32", "bfloat16", "float16", "int8")
-DEFAULT_PACK_BYTES = 1 << 18  # bytes; measured by `python -m benchmarks pack_bytes`
+DEFAULT_PACK_BYTES = 1 << 19  # bytes; measured by `python -m benchmarks pack_bytes`
 PACK_VARIABLE = "TF1PS_PACK_BYTES"  # of the environment of all tasks
 
 
