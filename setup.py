@@ -72,7 +72,7 @@ setup(
             f"tf1ps-{name} = tf1ps.cli.console:{name}"
             for name in (
                 "certs", "deploy", "docs", "doctor", "evaluator", "local", "predict", "ps", "reset",
-                "run", "ssh", "status", "task", "top", "tune", "worker")
+                "run", "ssh", "status", "task", "top", "worker")
         ]
     },
 )

@@ -27,7 +27,7 @@ ANY_TENSORFLOW = frozenset(
    "readme_test.py", "surface_test.py", "cluster/signals_test.py", "compat/exit_codes_test.py",
    "compat/json_lines_test.py",
    "examples/checking_test.py", "examples/contents_test.py",
-   "cli/tune_search_test.py", "launch/trials_test.py", "monitoring/chrome_trace_test.py",
+   "monitoring/chrome_trace_test.py",
    "monitoring/trace_summary_test.py",
    "launch/output_test.py", "launch/ports_test.py", "launch/task_main_test.py",
    "pipeline/lease_table_test.py", "training/options_test.py"]

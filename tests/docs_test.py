@@ -297,7 +297,6 @@ COVERED = [
   (r"tf1ps-local --program=examples/digits.py --num_workers=2 --steps=400 ",
    "test_docs_learning_rate"),
   (r"tf1ps-local --program=examples/digits.py --shard=dynamic", "test_docs_ranges_by_flag"),
-  (r"tf1ps-tune ", "tests/cli/tune_test.py"),
   (r"srun --nodes=2 --ntasks=4 tf1ps-task --program=examples/digits.py", "tests/cli/task_test.py"),
   (r"srun --ntasks=3 tf1ps-run --cluster_resolver=slurm trainer.py", "tests/cli/run_test.py"),
   (r"tf1ps-local .*--trace_steps=", "tests/monitoring/step_tracer_test.py"),

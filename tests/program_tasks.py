@@ -17,20 +17,19 @@ from tf1ps.cli import (
   status,
   task,
   top,
-  tune,
   worker,
 )
 
 _PROGRAMS = {"tf1ps-ps": ps, "tf1ps-worker": worker, "tf1ps-evaluator": evaluator,
              "tf1ps-predict": predict, "tf1ps-local": local, "tf1ps-reset": reset,
              "tf1ps-run": run, "tf1ps-ssh": ssh, "tf1ps-status": status, "tf1ps-top": top,
-             "tf1ps-task": task, "tf1ps-tune": tune}
+             "tf1ps-task": task}
 
 
 def run_program(name, argv, folder):
   """Runs a program in a folder; returns its exit code."""
   os.chdir(str(folder))
-  if name in ("tf1ps-local", "tf1ps-tune"):
+  if name == "tf1ps-local":
     forked_interpreter.prepare()
   return _PROGRAMS[name].run(list(argv))
 

@@ -14,7 +14,7 @@ import tempfile
 
 from absl import flags
 
-from tests import forked_interpreter, harness, program_tasks
+from tests import harness, program_tasks
 from tests.cluster_tasks import say
 from tf1ps.cli import (
   app,
@@ -28,8 +28,6 @@ from tf1ps.cli import (
   task,
   tasks,
   top,
-  tune,
-  tune_search,
   worker,
 )
 from tf1ps.cli import flags as flags_lib
@@ -40,8 +38,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINE = "--program=" + str(ROOT / "tests" / "programs" / "line.py")
 PROGRAMS = {"tf1ps-local": local, "tf1ps-ps": ps, "tf1ps-worker": worker,
             "tf1ps-evaluator": evaluator, "tf1ps-task": task, "tf1ps-predict": predict,
-            "tf1ps-reset": reset, "tf1ps-ssh": ssh, "tf1ps-status": status, "tf1ps-top": top,
-            "tf1ps-tune": tune}
+            "tf1ps-reset": reset, "tf1ps-ssh": ssh, "tf1ps-status": status, "tf1ps-top": top}
 OF_PROGRAMS = [name for name in PROGRAMS if name not in (
   "tf1ps-reset", "tf1ps-ssh", "tf1ps-status", "tf1ps-top")]  # those with --program
 # With these it goes on to the import of its program.
@@ -200,14 +197,3 @@ def be_first_process(argv):
     os._exit(worker.run(argv) if os.getpid() == 1 else 3)
   say("process", child)
   return os.waitpid(child, 0)[1] >> 8
-
-
-def tune_two(argv, folder):
-  """Runs tf1ps-tune with the user's flags and one option, for three minutes at most."""
-  tune.TIMING = tune.TIMING._replace(tuning_limit=180.0)
-  os.chdir(folder)
-  forked_interpreter.prepare()
-  all_of = tune_search.single_candidates
-  tune_search.single_candidates = lambda *args, **kwargs: [
-    one for one in all_of(*args, **kwargs) if one.name == "--steps_per_execution=4"]
-  return tune.run(list(argv))

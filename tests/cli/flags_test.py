@@ -70,8 +70,7 @@ def test_a_bad_value_is_refused_at_once(start, name, flag, text):
     ("tf1ps-ps", ["num_ps", "task_index"]),
     ("tf1ps-worker", ["num_ps", "task_index", "weight_decay"]),
     ("tf1ps-evaluator", ["num_ps", "task_index"]), ("tf1ps-predict", []),
-    ("tf1ps-reset", ["num_ps"]),
-    ("tf1ps-tune", ["num_ps", "num_workers", "weight_decay"])])
+    ("tf1ps-reset", ["num_ps"])])
 def test_which_numbers_may_be_zero(start, name, may_be_zero):
   assert commands.call(start, commands.show_zeros, name) == may_be_zero
 
@@ -90,7 +89,6 @@ def test_the_flags_that_all_tasks_of_a_job_share():
              "cluster_resolver", "port"}
   own = {"num_workers", "dry_run", "restart", "log_dir", "keep_best"}
   assert names["tf1ps-local"] - own == names["tf1ps-worker"] - cluster
-  assert names["tf1ps-tune"] == names["tf1ps-local"]
   assert own.isdisjoint(names["tf1ps-worker"])
   assert names["tf1ps-task"] == names["tf1ps-worker"] | names["tf1ps-ps"] | names["tf1ps-evaluator"]
   assert set.intersection(*map(names.get, commands.OF_PROGRAMS)) == {

@@ -12,8 +12,6 @@ import sys
 import threading
 import time
 
-from tf1ps.training import step_log
-
 LIMIT = 300.0  # seconds; a task that a test forgot ends by itself, later than any test
 
 
@@ -306,15 +304,3 @@ def read_when_there(path, limit=60.0):
   assert wait_until(lambda: os.path.exists(str(path)), limit), "no %s" % path
   with open(str(path)) as text:
     return text.read()
-
-
-def make_steps(path, pause, steps=1, last=10 ** 9):
-  """Notes runs of so many steps in a step log, a pause before each, as a worker; then fails."""
-  log = open(path, "ab", buffering=0)
-  wait = threading.Event()
-  for number in range(1, last + 1):
-    wait.wait(pause)
-    log.write(step_log.as_bytes(step_log.NotedRun(
-      time.monotonic(), steps * number, 10 * steps * number, 1.0 / number)))
-  print("no more steps")
-  return 3

@@ -51,11 +51,8 @@ from tf1ps.program import check_source, file_of
 from tf1ps.training import GPU_NONE, LOG_JSON, OLD_FLAGS, TABLE
 
 _TASKS = ("worker", "ps", "evaluator", "task")
-# These programs never import a user's program, or import it only to find its flags, as tf1ps-tune
-# does. So a user's program may define a flag that only these programs have.
-_WITHOUT_PROGRAM = {"reset", "ssh", "status", "top", "tune"}
-
-_ONE_RESULT = ("status", "tune")
+# These programs never import a user's program, so it may define a flag that only they have.
+_WITHOUT_PROGRAM = {"reset", "ssh", "status", "top"}
 
 _HELP = {*command_line.HELP, *command_line.HELP_ALL}
 
@@ -321,9 +318,9 @@ class _TaskFormatter(logging.Formatter):
 def _use_log_format(program_name: str, argv: List[str]) -> None:
   """Makes the output JSON if the flags ask for JSON, before the parse of the flags, which may fail.
 
-  The result of tf1ps-status and tf1ps-tune is already a single JSON object.
+  The result of tf1ps-status is already a single JSON object.
   """
-  if program_name not in _ONE_RESULT and command_line.find_value(argv, "log_format") == LOG_JSON:
+  if program_name != "status" and command_line.find_value(argv, "log_format") == LOG_JSON:
     task = "tf1ps-" + program_name
     if program_name in _TASKS and program_name != "task":
       task = "%s %s" % (command_line.find_value(argv, "job_name") or program_name,

@@ -23,7 +23,6 @@ PROGRAMS = {
   "status": "print the status of a running job",
   "top": "show the status of a running job, drawn again every second",
   "predict": "predict with a trained program, or export it",
-  "tune": "measure which flags make a program's steps fast",
   "ssh": "run a job on a few machines by ssh",
   "deploy": "write the files that start a job under a scheduler",
   "certs": "make the certificates of encrypted links",

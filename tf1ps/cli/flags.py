@@ -126,11 +126,9 @@ def as_page() -> str:
   """The page of all flags, docs/flags.md."""
   lines = [
     "# Flags", "",
-    "The last column lists the programs that have a flag. "
-    "tf1ps-tune also has the flags of tf1ps-local, and tf1ps-task has the flags of tf1ps-worker, "
-    "tf1ps-ps and tf1ps-evaluator. `--help` shows those flags of one program that a first job "
-    "needs, and "
-    "`--help=all` all. "
+    "The last column lists the programs that have a flag. tf1ps-task has the flags of "
+    "tf1ps-worker, tf1ps-ps and tf1ps-evaluator. `--help` shows those flags of one program that a "
+    "first job needs, and `--help=all` all. "
     "\"job\": tf1ps-local, -worker, -ps and -evaluator. "
     "`python -m tf1ps.cli.flags > docs/flags.md` makes this page."]
   group = None

@@ -24,17 +24,15 @@ _SUMMARY = ("a worker. The chief (worker 0, or the task of the job named chief) 
             "saves, evaluates and ends the job.")
 
 
-def run(argv, launched: bool = False, result_path: Optional[str] = None,
-        step_log: Optional[str] = None) -> int:
+def run(argv, launched: bool = False, result_path: Optional[str] = None) -> int:
   """Runs a worker.
 
   Args:
     argv, launched: as for `ps.run`.
     result_path: the file of results.py, or None.
-    step_log: the file in which the worker notes its runs (training/step_log.py), or None.
   """
   return app.run("worker", _SUMMARY, list(argv),
-                 lambda program: _train(program, launched, result_path, step_log),
+                 lambda program: _train(program, launched, result_path),
                  launched=launched)
 
 
@@ -50,7 +48,7 @@ def make_options(config=None):
   return options
 
 
-def _train(program, launched: bool, result_path: Optional[str], step_log: Optional[str]) -> int:
+def _train(program, launched: bool, result_path: Optional[str]) -> int:
   cluster = tasks.task_cluster("worker", launched, check=make_options)
   tasks.take_gpus(cluster)
   tasks.serve_metrics("%s %d" % (cluster.job_name, cluster.task_index), cluster.job_name,
@@ -75,7 +73,7 @@ def _train(program, launched: bool, result_path: Optional[str], step_log: Option
           server.join(exit=False)
           reason = server.end_reason
         else:
-          outcome = train(program, server, options, on_session=trains.set, step_log=step_log)
+          outcome = train(program, server, options, on_session=trains.set)
           reason = outcome.reason
     except JobFailedError as error:
       outcome, code = error.outcome, EXIT_FAILED

@@ -108,7 +108,6 @@ class Timing(NamedTuple):
   link_limit: float = 5.0  # for a link to another task: the dial, the handshake, the first answer
   link_first_limit: float = 2.0  # for the first bytes of a connection from outside
   link_end_limit: float = 3.0  # for a sidecar to deliver the last bytes of a task that has ended
-  tuning_limit: float = 240.0  # for all measurements of tf1ps-tune
   link_idle_limit: float = 60.0  # without bytes; then the kernel probes the other machine
   link_probe_interval: float = 15.0  # between two such probes, whole seconds
   certificate_interval: float = 3600.0  # between two looks at the end of the certificate

@@ -14,7 +14,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "output": ["is_terminal"],
   "ports": ["find_free_addresses", "find_free_ports"],
   "scripts": ["run_together"],
-  "trials": ["Trial", "Trials", "mean_loss"],
   "ssh": ["run_on_hosts"],
   "task_main": ["TITLE_VARIABLE", "TLS_VARIABLE", "die_with_parent", "prepare_streams"],
 })

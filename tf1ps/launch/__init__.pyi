@@ -22,6 +22,3 @@ from tf1ps.launch.task_main import TITLE_VARIABLE as TITLE_VARIABLE
 from tf1ps.launch.task_main import TLS_VARIABLE as TLS_VARIABLE
 from tf1ps.launch.task_main import die_with_parent as die_with_parent
 from tf1ps.launch.task_main import prepare_streams as prepare_streams
-from tf1ps.launch.trials import Trial as Trial
-from tf1ps.launch.trials import Trials as Trials
-from tf1ps.launch.trials import mean_loss as mean_loss

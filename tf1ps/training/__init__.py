@@ -27,7 +27,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "outcome": ["NanLossError", "Outcome"],
   "stall_watch": ["StalledError"],
   "step": ["Step"],
-  "step_log": ["NotedRun", "read_step_log"],
   "stops": ["FASTER", "StopAtStep"],
   "traffic_report": ["TrafficReport"],
   "worker": ["train"],

@@ -37,8 +37,6 @@ from tf1ps.training.outcome import NanLossError as NanLossError
 from tf1ps.training.outcome import Outcome as Outcome
 from tf1ps.training.stall_watch import StalledError as StalledError
 from tf1ps.training.step import Step as Step
-from tf1ps.training.step_log import NotedRun as NotedRun
-from tf1ps.training.step_log import read_step_log as read_step_log
 from tf1ps.training.stops import FASTER as FASTER
 from tf1ps.training.stops import StopAtStep as StopAtStep
 from tf1ps.training.traffic_report import TrafficReport as TrafficReport

@@ -56,7 +56,6 @@ class Loop:
     run: this worker's membership of the run.
     options: the job's options.
     bad_records: counts the bad records that were left out.
-    step_log: the file in which each run is noted (step_log.py), or None.
     is_alone: whether the other workers have done their part, and the chief repeats lost steps.
     counts: the ledger.
     stops: the stops that the options request.
@@ -67,11 +66,10 @@ class Loop:
   """
 
   def __init__(self, step: Step, shard, run: Membership, options: options_lib.Options, bad_records,
-               epochs_before: int = 0, step_log: Optional[str] = None,
-               before: Optional["Loop"] = None):
+               epochs_before: int = 0, before: Optional["Loop"] = None):
     """Builds the features in the step's graph; the counts continue from the counts of `before`."""
     self.step, self.shard, self.run, self.options = step, shard, run, options
-    self.bad_records, self.step_log, self.is_alone = bad_records, step_log, before is not None
+    self.bad_records, self.is_alone = bad_records, before is not None
     # A program's own hooks must see each step, so its runs make one step each.
     self._finds_steps = options.finds_run_steps and not step.program_hooks
     fetches = execution.Fetches(
@@ -287,11 +285,6 @@ def _traffic(loop: Loop) -> list:
   return [loop.traffic]
 
 
-def _notes(loop: Loop) -> list:
-  """Notes each run in the file that tf1ps-tune reads."""
-  return [] if loop.step_log is None else [progress.StepNotes(loop.step_log, loop.counts)]
-
-
 def _progress(loop: Loop) -> list:
   """Prints the progress on the chief, and on every worker for the launcher's screen."""
   options, replicas = loop.options, loop.run.cluster.num_replicas
@@ -327,4 +320,4 @@ def _figures(loop: Loop) -> list:
 FEATURES = (
   _execution, _tracer, _staleness, _examples, _stops, _end_of_data, _of_step, _vote, _positions,
   _repeats, _epochs, _trained_examples, _lead, _ranges, _of_program, _threads, _stalls, _traffic,
-  _notes, _progress, _summaries, _auto_steps, _figures)
+  _progress, _summaries, _auto_steps, _figures)

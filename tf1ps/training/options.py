@@ -30,7 +30,7 @@ from tf1ps.training.optimizer_table import OPTIMIZERS
 from tf1ps.transfer import DEFAULT_PACK_BYTES, PACK_VARIABLE, WIRE_DTYPES
 
 PROGRAMS = (
-  "local", "worker", "ps", "evaluator", "task", "predict", "reset", "ssh", "status", "top", "tune")
+  "local", "worker", "ps", "evaluator", "task", "predict", "reset", "ssh", "status", "top")
 _ASKING = ("status", "top")
 _TRAINING = ("local", "worker")
 _ON_CLUSTER = ("worker", "ps", "evaluator")
@@ -613,8 +613,8 @@ TABLE: Tuple[Option, ...] = (
          "start, warning hides them.", "Output", PROGRAMS, parse_verbosity, "warning",
          placeholder="LEVEL", first=True),
   Option("log_format", "The form of the output. json: one JSON object per line, with time, "
-         "severity, task, message, and the figures of a progress; tf1ps-status and tf1ps-tune "
-         "print their result as one object.", "Output",
+         "severity, task, message, and the figures of a progress; tf1ps-status prints "
+         "its result as one object.", "Output",
          _OF_JOB + ("predict", "reset", "ssh", "status"),
          default=LOG_FORMATS[0], values=LOG_FORMATS),
 )
@@ -648,13 +648,12 @@ OLD_FLAGS = {
   "summary_image": "leave it out, because TensorBoard draws the same curves from --checkpoint_dir",
   "eval_steps": "give --evaluator, and --save_checkpoints=steps:N for the steps between them",
   "tensorboard": "run tensorboard with the directory of --checkpoint_dir",
-  "seconds": "set tuning_limit in TF1PS_TIMING",
 }
 
 
 def of_program(program: str) -> List[Option]:
   """The options of a program, in the order of --help."""
-  as_well = {"tune": ("local",), "task": _ON_CLUSTER}.get(program, ())  # the programs they run
+  as_well = _ON_CLUSTER if program == "task" else ()  # the programs that it runs
   return [option for option in TABLE if {program, *as_well} & set(option.programs)]
 
 

@@ -1,4 +1,4 @@
-"""Prints the job's progress, and notes each run in a file (`StepNotes`).
+"""Prints the job's progress.
 
 Every few seconds `Progress` prints a line, such as "13:05:59 progress: step 41". On a terminal it
 overwrites its last line. For a launcher that shows a line per task (`SCREEN_VARIABLE`), every
@@ -17,29 +17,10 @@ import sys
 import time
 from typing import Callable, NamedTuple, Optional
 
-import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import LINE_TIME, SCREEN_VARIABLE, TIMING, JsonStream
-from tf1ps.training import step_log
 from tf1ps.training.counts import Counts
-
-
-class StepNotes(tf.train.SessionRunHook):
-  """Notes each run in a file (step_log.py)."""
-
-  def __init__(self, path: str, counts: Counts):
-    """Creates the hook; it must come after the hooks that count."""
-    self._counts = counts
-    self._file = open(path, "ab", buffering=0)  # a killed process has written all its runs
-
-  def after_run(self, run_context, run_values):
-    counts = self._counts
-    self._file.write(step_log.as_bytes(step_log.NotedRun(
-      time.monotonic(), counts.steps, counts.examples, float(np.mean(counts.losses)))))
-
-  def end(self, session):
-    self._file.close()
 
 
 class Figures(NamedTuple):

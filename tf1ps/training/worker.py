@@ -42,7 +42,7 @@ _log = logging.getLogger("tf1ps")
 
 
 def train(program: Program, server: Server, options: options_lib.Options,
-          on_session: Callable[[], None] = lambda: None, step_log: Optional[str] = None) -> Outcome:
+          on_session: Callable[[], None] = lambda: None) -> Outcome:
   """Trains a program as one worker of a job, to the job's end.
 
   Args:
@@ -50,7 +50,6 @@ def train(program: Program, server: Server, options: options_lib.Options,
     server: this task's running server.
     options: the job's options.
     on_session: called when the first session is open, before the first step.
-    step_log: the file in which each run of the loop is noted (step_log.py), or None.
 
   Returns:
     This worker's `Outcome`.
@@ -63,12 +62,12 @@ def train(program: Program, server: Server, options: options_lib.Options,
   options_lib.check_options(options)
   try:
     joining.check_not_over(server.cluster, options)
-    return _train_in_run(program, server, options, on_session, step_log)
+    return _train_in_run(program, server, options, on_session)
   except PartDoneError as done:
     return _outcome_of_nothing(str(done))
 
 
-def _train_in_run(program, server, options, on_session, step_log) -> Outcome:
+def _train_in_run(program, server, options, on_session) -> Outcome:
   with joining.join(server, options) as run, joining.directory_of(run, options) as directory:
     run.goal = joining.goal_of(options)
     epochs_before = epochs.finished_before(
@@ -83,7 +82,7 @@ def _train_in_run(program, server, options, on_session, step_log) -> Outcome:
       try_evaluation(program, options_lib.first_batch_size(options.batch_size), bad_records)
     part = None
     while part is None or part.makes_lost_steps:
-      part = _train_part(program, run, options, directory, epochs_before, bad_records, step_log,
+      part = _train_part(program, run, options, directory, epochs_before, bad_records,
                          on_session, part)
     if not run.is_chief:
       return part.outcome
@@ -100,7 +99,7 @@ class _Part(NamedTuple):
 
 
 def _train_part(program, run: Membership, options: options_lib.Options, directory, epochs_before,
-                bad_records, step_log, on_session, before: Optional[_Part]) -> _Part:
+                bad_records, on_session, before: Optional[_Part]) -> _Part:
   """Trains until a stop, and to the close of the session.
 
   `before` is the previous part. TensorFlow still has the session of that part open, because closing
@@ -116,8 +115,8 @@ def _train_part(program, run: Membership, options: options_lib.Options, director
     with says_building(graph):
       use_bad_records(bad_records)
       step = build.build_step(program, run.cluster, shard, left, run.record.container)
-      loop = features.Loop(step, shard, run, options, bad_records, epochs_before, step_log,
-                           before and before.loop)
+      loop = features.Loop(
+        step, shard, run, options, bad_records, epochs_before, before and before.loop)
     with loop.stalls, _open_session(loop, run, options, directory) as session:
       began = time.monotonic()
       on_session()
