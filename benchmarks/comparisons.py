@@ -81,6 +81,8 @@ _L = _lines(
 _V = [CLASSIC, PEERS[2], DEFAULTS, tf1ps("4 steps per run", "--steps_per_execution=4")]
 # 20 variables of 4 KB to 1 MB each show the size from which copies cost more than messages.
 _SIZES = [OFF, tf1ps("all packed", env=("TF1PS_PACK_BYTES=2000000",))]
+# tf1ps leaves the allocator alone if the environment has a setting of it; this one changes nothing.
+_RETURNED = tf1ps("memory returned", env=("GLIBC_TUNABLES=glibc.malloc.perturb=0",))
 _LINK_SIZES = [OFF, tf1ps("packed below 64 KB", env=("TF1PS_PACK_BYTES=65536",)), DEFAULTS]
 _E = _lines(DEFAULTS, tf1ps("bags", "--bench_look_up=bags"),
             tf1ps("each id once", "--bench_look_up=unique"))
@@ -218,6 +220,8 @@ COMPARISONS: Dict[str, Sequence[Comparison]] = {
                  for width in (32, 64, 96, 128, 192, 256, 512)],
   "netns_pack_bytes": [Comparison("V20x%d" % width, _LINK_SIZES, 1, base=OFF.name)
                        for width in (192, 256)],
+  "freed_memory": [Comparison(model, [_RETURNED, DEFAULTS], base=_RETURNED.name)
+                   for model in ("M", "V20x512")],
   "coordinator_S": [Comparison("S", _COORDINATORS, base=_COORDINATORS[0].name)],
   "tls": [Comparison(model, lines, base=lines[0].name) for model in ("S", "L", "M")
           for lines in (_LINKS, _LINKS_LEAST)],

@@ -37,7 +37,14 @@ from tf1ps.cluster.parsing import from_cluster_spec
 from tf1ps.cluster.session_config import without_placement_log
 from tf1ps.cluster.signals import SignalWatch
 from tf1ps.cluster.threads import with_threads
-from tf1ps.compat import ENDED_BY_SIGNAL, GRACE, DropIn, Error, signal_exit_code
+from tf1ps.compat import (
+  ENDED_BY_SIGNAL,
+  GRACE,
+  DropIn,
+  Error,
+  keep_freed_memory,
+  signal_exit_code,
+)
 
 # {target: record} of this process's servers. A process global, because a session or a graph builder
 # of a drop-in gets at most the target of its server.
@@ -259,6 +266,7 @@ class Server(tf.train.Server, metaclass=DropIn):
         raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
     bypass_proxy(cluster.tasks())
     _permit_files()
+    keep_freed_memory()
     is_default = _REPEATED_WARNINGS not in os.environ
     os.environ.setdefault(_REPEATED_WARNINGS, "0")
     try:

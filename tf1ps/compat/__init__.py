@@ -31,6 +31,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "signal_exit_code", "signal_name"],
   "final_graphs": ["changeable"],
   "first_task": ["place_variables"],
+  "freed_memory": ["keep_freed_memory"],
   "graph_inputs": ["replace_input"],
   "installed_files": ["is_installed_file"],
   "internals": ["INTERNAL_FILES", "MOVED_FILES", "internal_file"],

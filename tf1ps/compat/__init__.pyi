@@ -23,6 +23,7 @@ from tf1ps.compat.exit_codes import signal_exit_code as signal_exit_code
 from tf1ps.compat.exit_codes import signal_name as signal_name
 from tf1ps.compat.final_graphs import changeable as changeable
 from tf1ps.compat.first_task import place_variables as place_variables
+from tf1ps.compat.freed_memory import keep_freed_memory as keep_freed_memory
 from tf1ps.compat.graph_inputs import replace_input as replace_input
 from tf1ps.compat.installed_files import is_installed_file as is_installed_file
 from tf1ps.compat.internals import INTERNAL_FILES as INTERNAL_FILES
