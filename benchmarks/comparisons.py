@@ -195,6 +195,7 @@ def _levers(base: System) -> List[System]:
   return [
     base, *(base._replace(name="%s, %s" % (base.name, name), env=variables)
             for name, variables in _KNOBS.items()),
+    base._replace(name=base.name + ", memory returned", env=_RETURNED.env),
     *(base._replace(name="%s, %d ps" % (base.name, count), ps=count) for count in (2, 4)),
     base._replace(name=base.name + ", once more")]  # shows the noise without any change
 

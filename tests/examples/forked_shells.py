@@ -6,6 +6,7 @@ rest is as in checking.py: processes, ports, folders, what is printed and how th
 from __future__ import annotations
 
 import concurrent.futures
+import ctypes
 import functools
 import os
 import pathlib
@@ -17,6 +18,7 @@ import sys
 from tests.examples import checking, docstrings
 
 LIMIT = 120.0  # seconds for one command
+_UNBUFFERED = 2  # _IONBF of stdio.h
 
 
 def can_run(example) -> bool:
@@ -34,6 +36,8 @@ def run_file(words, errors) -> None:
   """
   os.chdir(str(docstrings.ROOT))
   os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+  libc = ctypes.CDLL(None)  # as PYTHONUNBUFFERED does: TensorFlow prints by the C library
+  libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _UNBUFFERED, ctypes.c_size_t(0))
   sys.argv = list(words)
   sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
   runpy.run_path(words[0], run_name="__main__")
