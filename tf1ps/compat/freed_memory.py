@@ -3,8 +3,7 @@
 TensorFlow allocates each tensor by the C library, and frees it when its last reader has run. The
 GNU C library returns large blocks to the system at once, and the top of its heap soon after. The
 next step then gets new pages, which the kernel clears: with variables of some megabytes this took
-13 % of the time of a ps. Without it, a step of such a model takes 7 to 12 % less time (two cores,
-`python -m benchmarks freed_memory`).
+13 % of the time of a ps, and 8 % of a worker's (docs/benchmarks.md).
 """
 
 from __future__ import annotations
