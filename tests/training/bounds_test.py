@@ -47,6 +47,18 @@ def test_each_bound(one, options, line):
   assert say(one, **options) == "bound by " + line
 
 
+@pytest.mark.parametrize("options, advice", [
+  ({}, "--threads=1"), (dict(config=tf.ConfigProto(allow_soft_placement=True)), "--threads=1"),
+  (dict(steps_per_execution=1), "--steps_per_execution=8"),
+  (dict(config=tf.ConfigProto(inter_op_parallelism_threads=1)), "--overlap=2 (older gradients)"),
+  (dict(overlap="prefetch"), "a larger --batch_size")], ids=str)
+def test_few_threads_for_small_messages_on_a_shared_host(options, advice):
+  said = bounds.say_bound([shares(waiting=0.6)], Options(**options), 60.0, shares_host=True)
+  assert said == "bound by messages (100 %): try " + advice
+  said = bounds.say_bound([shares(large=0.7)], Options(**options), 60.0, shares_host=True)
+  assert "--threads" not in said
+
+
 @pytest.mark.parametrize("options", [
   {}, dict(pack_bytes=0), dict(steps_per_execution=8), dict(wire_dtype="float16")])
 @pytest.mark.parametrize("one", [shares(waiting=0.6), shares(large=0.7)])

@@ -20,7 +20,7 @@ _MESSAGES, _BYTES, _COMPUTING, _PS, _INPUT, _WAITING = (
 
 
 def say_bound(shares: Sequence[TimeShares], options: Options, seconds: float,
-              steps: int = 1) -> str:
+              steps: int = 1, shares_host: bool = False) -> str:
   """Returns "bound by messages (84 %): try --steps_per_execution=8", or "".
 
   Args:
@@ -28,6 +28,7 @@ def say_bound(shares: Sequence[TimeShares], options: Options, seconds: float,
     options: the job's options.
     seconds: the time of the training loop.
     steps: the number of training steps in a traced run.
+    shares_host: whether another task of the job is on the chief's host.
   """
   if not shares or seconds < LEAST_SECONDS or _FAST_STEP > statistics.mean(
       run.seconds for run in shares) / steps:
@@ -35,7 +36,7 @@ def say_bound(shares: Sequence[TimeShares], options: Options, seconds: float,
   name, share = bound_of(shares)
   if share < _LEAST_SHARE:
     return ""
-  advice = _ADVICE[name](options)
+  advice = (_of_messages(options, shares_host) if name == _MESSAGES else _ADVICE[name](options))
   return "bound by %s (%.0f %%)%s" % (name, 100 * share, ": try " + advice if advice else "")
 
 
@@ -63,11 +64,14 @@ def _is_free(options) -> bool:
           and options.staleness.max_lead is None and not options.prefetch)
 
 
-def _of_messages(options) -> str:
+def _of_messages(options, shares_host) -> str:
   if options.pack_bytes == 0:
     return "to leave out TF1PS_PACK_BYTES=0"
   if _is_free(options) and not options.finds_run_steps and options.run_steps < 8:
     return "--steps_per_execution=8"
+  if shares_host and not options.prefetch and not (
+      options.config is not None and options.config.inter_op_parallelism_threads):
+    return "--threads=1"
   return _overlap(options) or "a larger --batch_size"
 
 
@@ -85,7 +89,6 @@ def _of_waiting(options) -> str:
 
 
 _ADVICE = {
-  _MESSAGES: _of_messages,
   _BYTES: _of_bytes,
   _COMPUTING: lambda options: "another worker on a machine of its own",
   _PS: lambda options: "another ps",

@@ -140,7 +140,9 @@ class Loop:
   def _say_traffic(self, seconds):
     if self.traffic is None:
       return ""
-    bound = bounds.say_bound(self.traffic.shares, self.options, seconds, self.traffic.steps)
+    bound = bounds.say_bound(
+      self.traffic.shares, self.options, seconds, self.traffic.steps,
+      shares_host=len(self.run.cluster.tasks_on_this_host()) > 1)
     return ", ".join(part for part in (str(self.traffic), bound) if part)
 
 
