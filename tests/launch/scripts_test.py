@@ -133,7 +133,8 @@ def test_signals_come_again_after_a_task_that_could_not_be_started(monkeypatch):
 
 @pytest.mark.parametrize("limit, signals", [(1.0, 1), (100.0, 2)])
 def test_a_task_that_does_not_end_after_a_signal_is_killed(tmp_path, limit, signals):
-  body = ("import signal; signal.signal(signal.SIGTERM, lambda *got: print('no', flush=True))\n"
+  # The signal may arrive during the print, which then must not be called again.
+  body = ("import signal; signal.signal(signal.SIGTERM, lambda *got: os.write(1, b'no\\n'))\n"
           "  print(os.getpid(), flush=True)\n  while True: time.sleep(1)")
   with subprocess.Popen(**write(tmp_path, "['a']", body, limit)) as process:
     task = int(process.stdout.readline())
