@@ -155,12 +155,13 @@ _KNOBS = {
   "CPU_ALLOCATOR_USE_BFC": ("TF_CPU_ALLOCATOR_USE_BFC=1",),
   "8 queues, 2 threads": ("TF_GRPC_WORKER_CACHE_QUEUES=8", "TF_GRPC_WORKER_CACHE_THREADS=2")}
 _UNCHANGED = _STOCK[0]._replace(name="tf1ps-run", runner=RUN)
+_CHANNELS = [
+  _UNCHANGED._replace(
+    name="tf1ps-run, 4 connections", options=(*_UNCHANGED.options, "--channels=4"),
+    env=("TF_GRPC_DEFAULT_OPTIONS=grpc.use_local_subchannel_pool=1",)),
+  _UNCHANGED._replace(name="tf1ps-run, once more")]  # shows the noise without any change
 _GRPC = [_UNCHANGED, *(_UNCHANGED._replace(name="tf1ps-run, " + name, env=variables)
-                       for name, variables in _KNOBS.items()),
-         _UNCHANGED._replace(
-           name="tf1ps-run, 4 connections", options=(*_UNCHANGED.options, "--channels=4"),
-           env=("TF_GRPC_DEFAULT_OPTIONS=grpc.use_local_subchannel_pool=1",)),
-         _UNCHANGED._replace(name="tf1ps-run, once more")]  # shows the noise without any change
+                       for name, variables in _KNOBS.items()), *_CHANNELS]
 
 # One client schedules the steps of two workers.
 _COORDINATORS = [line._replace(workers=2) for line in (
@@ -197,6 +198,8 @@ def _levers(base: System) -> List[System]:
             for name, variables in _KNOBS.items()),
     base._replace(name=base.name + ", memory returned", env=_RETURNED.env),
     *(base._replace(name="%s, %d ps" % (base.name, count), ps=count) for count in (2, 4)),
+    base._replace(name=base.name + ", parts of 1.5 MB",
+                  options=(*base.options, "--partition_bytes=1500000")),
     base._replace(name=base.name + ", once more")]  # shows the noise without any change
 
 
@@ -238,7 +241,8 @@ COMPARISONS: Dict[str, Sequence[Comparison]] = {
   "grpc": [Comparison(model, _GRPC, gbit, base=_GRPC[0].name)
            for model, gbit in (("S", 0), ("L", 0), ("M", 0), ("E", 0), ("M", 1), ("E", 1))],
   # 6 million parameters in four variables, 23 MB each way. All systems are in memory at once.
-  "large_V": [Comparison("V4x1200", _levers(_SINGLE), base=_SINGLE.name)],
+  "large_V": [Comparison("V4x1200", lines, base=lines[0].name)
+              for lines in (_levers(_SINGLE), [_UNCHANGED, *_CHANNELS])],
   "gpu_resnet50": [Comparison(model, lines, base=_GPU_STOCK.name) for model, lines in (
     ("resnet50", _GPU), ("resnet50", _GPU_TWO), ("resnet50_fed", _GPU[:4]))],
   "gpu_narrow": [Comparison("narrow", lines, base=_GPU_STOCK.name) for lines in (_GPU, _GPU_TWO)],

@@ -274,6 +274,6 @@ def graph_variables(tf, model: Model, seed: int = 0) -> Callable:
         value.shape, value.seed))
     if isinstance(value, tuple):
       return tf.get_variable(name, value, initializer=tf.zeros_initializer())
-    return tf.get_variable(name, value.shape, initializer=tf.constant_initializer(value))
+    return tf.get_variable(name, initializer=tf.constant(value))  # a tensor can be partitioned
 
   return variable

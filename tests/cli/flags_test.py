@@ -34,15 +34,16 @@ from tf1ps.training import options
     ("tf1ps-worker", "--start_timeout=soon", "soon: must be a number"),
     ("tf1ps-worker", "--batch_size=0", "0: must be above 0"),
     ("tf1ps-worker", "--start_timeout=0", "0.0: must be above 0"),
-    ("tf1ps-worker", "--heartbeat_timeout=0", "0.0: must be above 0"),
+    ("tf1ps-worker", "--heartbeat_timeout=0",
+     "0: must be seconds above 0, or two such numbers as in 30:300"),
     ("tf1ps-worker", "--optimizer=adamm",
-     "adamm: value should be one of <sgd|momentum|nesterov|adam|adamw|lazy_adam|adagrad|adadelta|"
-     "rmsprop|ftrl|proximal_sgd|proximal_adagrad>"),
+     'adamm: must be the name of an optimizer (did you mean "adam"?)'),
     ("tf1ps-worker", "--shard=file", "file: value should be one of <files|records|dynamic|none>"),
     ("tf1ps-worker", "--sync_replicas=perhaps",
      "perhaps: must be true or false"),
     ("tf1ps-local", "--steps=0", "0: must be above 0"),
-    ("tf1ps-local", "--heartbeat_timeout=0", "0.0: must be above 0"),
+    ("tf1ps-local", "--heartbeat_timeout=0",
+     "0: must be seconds above 0, or two such numbers as in 30:300"),
     ("tf1ps-local", "--start_timeout=0", "0.0: must be above 0"),
     ("tf1ps-local", "--gpu_memory=0",
      "0: must be auto, none, grow, all, or a number above 0 and at most 1"),
@@ -51,10 +52,12 @@ from tf1ps.training import options
     ("tf1ps-worker", "--gpu_memory=nan",
      "nan: must be auto, none, grow, all, or a number above 0 and at most 1"),
     ("tf1ps-local", "--num_ps=two", "two: must be a whole number"),
-    ("tf1ps-ps", "--heartbeat_timeout=0", "0.0: must be above 0"),
+    ("tf1ps-ps", "--heartbeat_timeout=0",
+     "0: must be seconds above 0, or two such numbers as in 30:300"),
     ("tf1ps-ps", "--start_timeout=0", "0.0: must be above 0"),
     ("tf1ps-ps", "--task_index=first", "first: must be a whole number"),
-    ("tf1ps-evaluator", "--heartbeat_timeout=-1", "-1.0: must be above 0"),
+    ("tf1ps-evaluator", "--heartbeat_timeout=30:0:1",
+     "30:0:1: must be seconds above 0, or two such numbers as in 30:300"),
     ("tf1ps-evaluator", "--start_timeout=0", "0.0: must be above 0"),
     ("tf1ps-predict", "--batch_size=0", "0: must be above 0"),
     ("tf1ps-reset", "--verbosity=loud",
@@ -66,9 +69,9 @@ def test_a_bad_value_is_refused_at_once(start, name, flag, text):
 
 
 @pytest.mark.parametrize("name, may_be_zero", [
-    ("tf1ps-local", ["num_ps", "num_workers", "weight_decay"]),
+    ("tf1ps-local", ["num_ps", "num_workers"]),
     ("tf1ps-ps", ["num_ps", "task_index"]),
-    ("tf1ps-worker", ["num_ps", "task_index", "weight_decay"]),
+    ("tf1ps-worker", ["num_ps", "task_index"]),
     ("tf1ps-evaluator", ["num_ps", "task_index"]), ("tf1ps-predict", []),
     ("tf1ps-reset", ["num_ps"])])
 def test_which_numbers_may_be_zero(start, name, may_be_zero):
@@ -77,15 +80,15 @@ def test_which_numbers_may_be_zero(start, name, may_be_zero):
 
 def test_the_flags_of_a_program():
   assert commands.names_of("tf1ps-ps") == [
-    "program", "num_ps", "evaluator", "ps_hosts", "worker_hosts", "chief_hosts", "job_name",
+    "program", "num_ps", "evaluator", "ps_hosts", "worker_hosts", "job_name",
     "task_index", "cluster_resolver", "port", "container", "job_workers", "persistent",
-    "tls_dir", "start_timeout", "heartbeat_timeout", "recovery_timeout", "grace",
+    "tls_dir", "start_timeout", "heartbeat_timeout", "grace",
     "threads", "gpu_memory", "metrics_port", "verbosity", "log_format"]
 
 
 def test_the_flags_that_all_tasks_of_a_job_share():
   names = {name: set(commands.names_of(name)) for name in commands.PROGRAMS}
-  cluster = {"ps_hosts", "worker_hosts", "chief_hosts", "job_name", "task_index",
+  cluster = {"ps_hosts", "worker_hosts", "job_name", "task_index",
              "cluster_resolver", "port"}
   own = {"num_workers", "dry_run", "restart", "log_dir", "keep_best"}
   assert names["tf1ps-local"] - own == names["tf1ps-worker"] - cluster

@@ -50,9 +50,9 @@ def test_all_reduce_has_no_ps(start):
 
 @pytest.mark.parametrize("name, job, program", [
     ("tf1ps-ps", "worker", "tf1ps-worker"), ("tf1ps-ps", "evaluator", "tf1ps-evaluator"),
-    ("tf1ps-worker", "ps", "tf1ps-ps"), ("tf1ps-evaluator", "chief", "tf1ps-worker")])
+    ("tf1ps-worker", "ps", "tf1ps-ps"), ("tf1ps-evaluator", "worker", "tf1ps-worker")])
 def test_a_task_of_another_program_names_the_right_one(start, name, job, program):
-  cluster = {"ps": ["a:1"], "worker": ["b:2"], "chief": ["c:3"]}
+  cluster = {"ps": ["a:1"], "worker": ["b:2"]}
   argv = [] if name == "tf1ps-ps" else [LINE, "--checkpoint_dir=x"]
   text = 'is "%s", which %s does not run: start %s' % (job, name, program)
   hosts = ["--%s_hosts=%s" % (each, ",".join(there)) for each, there in cluster.items()]

@@ -129,8 +129,7 @@ def test_a_port_that_is_taken(start, launched, code):
 
 
 COMMON = [
-  "--steps=4", "--epochs=2", "--examples=9", "--batch_size=16", "--optimizer=adamw",
-  "--weight_decay=0.25",
+  "--steps=4", "--epochs=2", "--examples=9", "--batch_size=16", "--optimizer=adamw:0.25",
   "--learning_rate=0.5,exponential:10:0.5", "--shard=files",
   "--save_checkpoints=secs:7,keep:3",
   "--save_summary_steps=6", "--start_timeout=11", "--checkpoint_dir=d",

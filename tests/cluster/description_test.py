@@ -208,9 +208,9 @@ def test_names_all_jobs_where_none_is_near():
 
 
 def test_a_job_whose_hosts_are_not_given():
-  assert refusal(JOBS, "chief", 0) == (
-      '--job_name is "chief", but --chief_hosts is not given: give it, or use one of evaluator, '
-      "ps, worker")
+  assert refusal(JOBS, "chief", 0, source="TF_CONFIG") == (
+    'TF_CONFIG task.type is "chief", but TF_CONFIG cluster.chief is not given: give it, or use '
+    "one of evaluator, ps, worker")
 
 
 def test_a_cluster_spec_has_no_evaluator_of_its_own():

@@ -51,7 +51,6 @@ def test_both_where_they_agree():
   cluster = resolve_cluster(
     job_name="master",
     task_index=0,
-    chief_hosts=["d:1"],
     tf_config=tf_config("chief", "0", master=["d:1"]),
     **FLAGS,
   )
@@ -77,13 +76,25 @@ def test_tells_that_flags_were_given_too(flags):
     ({"ps_hosts": "x:1"}, '--ps_hosts is "x:1", but TF_CONFIG cluster.ps is "a:1"'),
     ({"worker_hosts": "c:1,b:1"},
      '--worker_hosts is "c:1,b:1", but TF_CONFIG cluster.worker is "b:1,c:1"'),
-    ({"chief_hosts": "d:1"}, '--chief_hosts is "d:1", but TF_CONFIG has no cluster.chief'),
     ({"job_name": "ps"}, '--job_name is "ps", but TF_CONFIG task.type is "worker"'),
     ({"task_index": 0}, '--task_index is "0", but TF_CONFIG task.index is "1"'),
 ])
 def test_refuses_a_contradiction(flags, said):
   assert refusal(tf_config=tf_config("worker", 1), **flags) == (
       said + ": make them the same, or leave one out")
+
+
+def test_refuses_a_flag_for_a_job_that_tf_config_lacks():
+  given = json.dumps({"cluster": {"worker": ["b:1"]}, "task": {"type": "worker", "index": 0}})
+  assert refusal(tf_config=given, ps_hosts="a:1") == (
+    '--ps_hosts is "a:1", but TF_CONFIG has no cluster.ps: make them the same, or leave one out')
+
+
+@pytest.mark.parametrize("name", ["chief", "master"])
+def test_flags_describe_no_chief_beside_the_workers(name):
+  assert refusal(job_name=name, implied_job="worker", **FLAGS) == (
+    '--job_name is "chief", but worker 0 is the chief of a cluster that flags describe: give '
+    "--job_name=worker --task_index=0, or set TF_CONFIG")
 
 
 def test_no_list_agrees_with_indices_that_have_gaps():
@@ -103,11 +114,8 @@ def test_refuses_no_description(given):
     (dict(FLAGS, implied_job="ps"), "/job:ps/task:0"),
     (dict(FLAGS, implied_job="worker", task_index=1), "/job:worker/task:1"),
     (dict(FLAGS, implied_job="worker", job_name="worker", task_index=1), "/job:worker/task:1"),
-    (dict(FLAGS, implied_job="worker", job_name="chief", chief_hosts="d:1"), "/job:chief/task:0"),
-    (dict(FLAGS, implied_job="worker", job_name="master", chief_hosts="d:1"), "/job:chief/task:0"),
     (dict(FLAGS, implied_job="evaluator"), "/job:evaluator/task:0"),
     (dict(ps_hosts="a:1", worker_hosts="b:1", implied_job="worker"), "/job:worker/task:0"),
-    (dict(ps_hosts="a:1", chief_hosts="b:1", implied_job="worker"), "/job:chief/task:0"),
     (dict(tf_config=tf_config("ps", 0), implied_job="ps"), "/job:ps/task:0"),
     (dict(tf_config=tf_config("chief", 0, chief=["d:1"]), implied_job="worker"),
      "/job:chief/task:0"),
@@ -130,6 +138,8 @@ def test_what_a_program_implies(flags, name):
      '--job_name is "evaluator", which tf1ps-worker does not run: start tf1ps-evaluator'),
     (dict(tf_config=tf_config("worker", 0), implied_job="evaluator"),
      'TF_CONFIG task.type is "worker", which tf1ps-evaluator does not run: start tf1ps-worker'),
+    (dict(tf_config=tf_config("chief", 0, chief=["d:1"]), implied_job="evaluator"),
+     'TF_CONFIG task.type is "chief", which tf1ps-evaluator does not run: start tf1ps-worker'),
     (dict(FLAGS, job_name="wroker", implied_job="worker"),
      '--job_name: "wroker" is not a job: did you mean "worker"?'),
 ])
@@ -158,39 +168,28 @@ def test_answers_without_tensorflow():
 # Flags.
 
 
-def from_flags(ps, workers, chief, job, index, job_workers=None):
-  return resolve_cluster(ps, workers, chief, job, index, job_workers)
-
-
 def test_lists_and_texts_with_blanks_are_the_same():
-  cluster = from_flags(" a:1 , b:1", ["c:1", " d:1"], "", "worker", 1)
+  cluster = resolve_cluster(" a:1 , b:1", ["c:1", " d:1"], "worker", 1)
   assert cluster == Cluster(
       {"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1"}}, "worker", 1,
       source="flags")
   assert cluster.source == "flags"
 
 
-def test_chief_and_its_old_name():
-  cluster = from_flags("a:1", "b:1", "c:1", "master", 0, "0")
-  assert cluster.jobs == {"ps": {0: "a:1"}, "worker": {0: "b:1"}, "chief": {0: "c:1"}}
-  assert cluster.job_workers == (0,)
-  assert cluster.task == ("chief", 0, "c:1")
-
-
 def test_an_evaluator_needs_no_address():
-  cluster = from_flags("a:1", "b:1", None, "evaluator", 0)
+  cluster = resolve_cluster("a:1", "b:1", "evaluator", 0)
   assert cluster.task == ("evaluator", 0, "")
 
 
 @pytest.mark.parametrize("hosts", ["a:1,", "a:1,,b:1", ["a:1", ""]])
 def test_refuses_a_comma_too_many(hosts):
   with pytest.raises(ClusterError, match="--ps_hosts: an address is empty"):
-    from_flags(hosts, "c:1", None, "ps", 0)
+    resolve_cluster(hosts, "c:1", "ps", 0)
 
 
 def test_refuses_what_the_check_refuses():
   with pytest.raises(ClusterError, match='did you mean "worker"'):
-    from_flags("a:1", "b:1", None, "wroker", 0)
+    resolve_cluster("a:1", "b:1", "wroker", 0)
 
 
 @pytest.mark.parametrize("text, indices", [

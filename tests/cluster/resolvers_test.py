@@ -320,8 +320,7 @@ def test_flags_and_tf_config_have_to_agree_unless_one_is_named():
 @pytest.mark.parametrize("flags, said", [
   ({"ps_hosts": "x:1"}, '--ps_hosts is "x:1", but Slurm cluster.ps is "node1:2222"'),
   ({"job_name": "worker"}, '--job_name is "worker", but Slurm task.type is "ps"'),
-  ({"task_index": 1}, '--task_index is "1", but Slurm task.index is "0"'),
-  ({"chief_hosts": "x:1"}, '--chief_hosts is "x:1", but Slurm has no cluster.chief')])
+  ({"task_index": 1}, '--task_index is "1", but Slurm task.index is "0"')])
 def test_a_flag_that_contradicts_a_scheduler(flags, said):
   assert refusal("slurm", slurm(0), **flags) == said + ": make them the same, or leave one out"
 

@@ -168,7 +168,7 @@ def test_a_longer_grace_gives_the_scheduler_more_patience():
 def test_limits_of_pods_yield_to_those_that_are_given():
   words = commands(rendered.request("jobset", flags=("--start_timeout=9",)))[0]
   assert [word for word in words if "_timeout=" in word] == [
-    "--recovery_timeout=300", "--start_timeout=9"]
+    "--heartbeat_timeout=30:300", "--start_timeout=9"]
 
 
 def test_resources_in_the_words_of_each_target():

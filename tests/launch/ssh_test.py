@@ -44,14 +44,14 @@ def start(server, tmp_path):
   """Starts tf1ps-ssh in a folder of the test, on which no task is left at the end."""
   started = []
 
-  def begin(lines, *argv, **env):
+  def begin(lines, *argv, path=server.path, **env):
     (tmp_path / "hosts.txt").write_text("\n".join(
       line.replace("HOST", server.host) for line in lines))
     with open(str(tmp_path / "output"), "wb") as output:
       started.append(subprocess.Popen(
-        [sys.executable, "-c", _CALL, "--ssh=" + server.ssh, "hosts.txt", *argv],
+        [sys.executable, "-c", _CALL, "hosts.txt", *argv],
         cwd=str(tmp_path), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-        env=dict(os.environ, **env)))
+        env=dict(os.environ, PATH="%s:%s" % (path, os.environ["PATH"]), **env)))
     return Launcher(started[-1], tmp_path)
 
   yield begin
@@ -196,8 +196,8 @@ def test_a_lost_connection_ends_the_job_and_its_task(start, server, tmp_path):
 def test_a_connection_that_is_cut_without_an_end(start, server, tmp_path):
   """As by a cable: both sides notice only that nothing comes."""
   # The client notices it within 12 s in the place of 20, long before the script: after 30 s.
-  launcher = start(["HOST ps worker"], "--ssh=%s -o ServerAliveInterval=3" % server.ssh,
-                   "--grace=1", "--", "bash", "-c", _DEAF)
+  launcher = start(["HOST ps worker"], "--grace=1", "--", "bash", "-c", _DEAF,
+                   path=server.path_with("alive", "-o ServerAliveInterval=3"))
   launcher.wait_for("[ps 0] here", "[worker 0] here")
   stopped = server.connections()[0]
   for pid in stopped:
@@ -264,8 +264,8 @@ def lives_by_beats(process, folder):
   (["HOST worker"], ["b.txt", "--", "true"], "tf1ps-ssh: call it as tf1ps-ssh hosts.txt -- "),
   (["HOST master"], ["--", "true"], "tf1ps-ssh: hosts.txt:1: 'master' is not known: give ps, "),
   (["HOST ps"], ["--", "true"], "tf1ps-ssh: hosts.txt has no worker: add a line such as"),
-  (["HOST worker"], ["--ssh=not-there -p 1", "--", "true"],
-   "tf1ps-ssh: --ssh=not-there -p 1: this machine lacks the program: install the ssh client")])
+  (["HOST worker"], ["--ssh=ssh -p 1", "--", "true"],
+   "tf1ps-ssh: --ssh is not a flag any more: set ssh's options for the hosts in ~/.ssh/config")])
 def test_mistakes_are_refused_before_anything_is_started(start, tmp_path, lines, argv, text):
   (tmp_path / "tensorflow").mkdir()
   (tmp_path / "tensorflow" / "__init__.py").write_text("raise SystemExit('imported')")
@@ -273,11 +273,20 @@ def test_mistakes_are_refused_before_anything_is_started(start, tmp_path, lines,
   assert (code, len(found)) == (1, 1) and found[0].startswith(text), found
 
 
-@pytest.mark.slow
-def test_a_folder_that_is_not_on_the_host(start):
-  code, lines = start(["HOST worker"], "--chdir=/not/there", "--", "true").end()
-  assert code == 1 and "ended with exit code 126" in lines[-1], lines
-  assert "/not/there: No such file or directory" in lines[-2]
+def test_without_a_client(monkeypatch, tmp_path):
+  (tmp_path / "hosts.txt").write_text("host worker")
+  monkeypatch.setenv("PATH", str(tmp_path))
+  done = subprocess.run([sys.executable, "-c", _CALL, str(tmp_path / "hosts.txt"), "--", "true"],
+                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=harness.LIMIT)
+  assert (done.returncode, done.stdout) == (
+    1, b"tf1ps-ssh: PATH has no program ssh: install the ssh client\n")
+
+
+def test_a_folder_that_is_not_on_the_host():
+  done = subprocess.run(
+    ["bash", "-c", ssh_lib._REMOTE, "tf1ps-ssh", "/not/there", "1", "1", "true"],
+    stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=harness.LIMIT)
+  assert done.returncode == 126 and b"/not/there: No such file or directory" in done.stderr
 
 
 @pytest.mark.slow
@@ -289,13 +298,15 @@ def test_the_documented_job(start, tmp_path, fault):
   words = docs_test.of_program("docs/deploying.md", "tf1ps-ssh")[0]
   command = words[words.index("--") + 1:]
   assert command[0] == ".venv/bin/tf1ps-task" and words[0] == "hosts.txt"
-  command = [word for word in command[1:] if not word.startswith("--checkpoint_dir")]
+  command = [word.replace("=examples/", "=%s/examples/" % commands.ROOT) for word in command[1:]
+             if not word.startswith("--checkpoint_dir")]
   command += ["--checkpoint_dir=%s" % (tmp_path / "checkpoints"),
               "--epochs=%d" % (10000 if fault else 20)]
   first = min(int(address.rpartition(":")[2]) for address in harness.addresses(5))
   launcher = start(
     [re.sub(r"^ *node\d", "HOST", line) for line in hosts.splitlines()], "--port=%d" % first,
-    "--chdir=%s" % commands.ROOT, "--", sys.executable, "-m", "tests.launch.ssh_program", *command)
+    "--", "env", "PYTHONPATH=%s" % commands.ROOT, sys.executable, "-m", "tests.launch.ssh_program",
+    *command)
   if fault:
     harness.wait_until(lambda: any(
       line.startswith("[worker 0]") and "progress: step" in line for line in launcher.lines),

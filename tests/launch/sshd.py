@@ -31,18 +31,28 @@ class Sshd(object):
   """A running sshd.
 
   Attributes:
-    ssh: the client's command line for it, for --ssh.
+    path: a folder with a program `ssh` that is the client with the options for this sshd.
     host: for the file of hosts.
     pid: its process id.
   """
 
   def __init__(self, folder, port, pid):
-    self.pid = pid
+    self._folder, self.pid = folder, pid
     self.host = "%s@127.0.0.1" % getpass.getuser()
-    self.ssh = " ".join([
-      "ssh", "-F", "none", "-p", port, "-i", "%s/key" % folder, "-o", "IdentitiesOnly=yes", "-o",
-      "LogLevel=ERROR", "-o", "UserKnownHostsFile=%s/known" % folder, "-o",
-      "StrictHostKeyChecking=accept-new"])
+    self._ssh = " ".join([
+      shutil.which("ssh"), "-F", "none", "-p", port, "-i", "%s/key" % folder, "-o",
+      "IdentitiesOnly=yes", "-o", "LogLevel=ERROR", "-o",
+      "UserKnownHostsFile=%s/known" % folder, "-o", "StrictHostKeyChecking=accept-new"])
+    self.path = self.path_with("path")
+
+  def path_with(self, name, options=""):
+    """Makes a folder `name` like `path`, with further options of the client; returns it."""
+    path = os.path.join(self._folder, name)
+    os.mkdir(path)
+    with open(os.path.join(path, "ssh"), "w") as file:
+      file.write('#!/bin/sh\nexec %s %s "$@"\n' % (self._ssh, options))
+    os.chmod(file.name, 0o700)
+    return path
 
   def connections(self):
     """The processes of sshd that serve each connection: lists of ids."""

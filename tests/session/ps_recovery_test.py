@@ -91,7 +91,7 @@ def test_a_ps_that_stays_away_is_named_everywhere(start, tmp_path):
   name = "/job:ps/task:1 at %s" % job.jobs["ps"][1]
   assert codes(*workers) == [1, 1]
   for worker in workers:
-    line = worker.wait_for("the cluster did not come back (--recovery_timeout) after")
+    line = worker.wait_for("the cluster did not come back (--heartbeat_timeout) after")
     assert name in line and float(re.search(r"after (\d+) s", line).group(1)) >= 6
   # At most the step under way: nobody trains on with the other ps alone.
   assert sum(step.time > killed for step in steps(workers[0])) <= 1
@@ -106,7 +106,7 @@ def test_a_ps_that_stays_away_is_named_everywhere(start, tmp_path):
 def test_the_last_line_has_the_steps_that_were_lost(start, tmp_path):
   job = Job(start, flags=["--steps=200", "--batch_size=4", "--step_seconds=0.02",
                           "--checkpoint_dir=%s" % tmp_path, "--ps_recovery=lost_only",
-                          "--recovery_timeout=60"])
+                          "--heartbeat_timeout=5:60"])
   (ps,), (chief, worker) = job.all()
   harness.wait_until(lambda: re.findall(r"progress: step ([5-9]\d) ", chief.output))
   ps.kill()

@@ -20,7 +20,7 @@ CHANGED = {
   "replication": "in_graph", "sync_replicas": True, "replicas_to_aggregate": 1,
   "on_uneven": "pad", "num_clones": 2, "gradient_accumulation_steps": 2, "clip_norm": 1.0,
   "moving_average_decay": 0.9, "overlap": "prefetch", "wire_dtype": "float16",
-  "staleness_policy": "damp", "optimizer": "sgd", "weight_decay": 0.1,
+  "staleness_policy": "damp", "optimizer": "momentum:0.5",
   "learning_rate": "0.1,cosine:10"}
 # Those that do the same whoever makes the update.
 OTHERS = {
@@ -45,8 +45,7 @@ TWO_STEPS = {
 }
 
 
-@pytest.mark.parametrize("name", optimizer_table.OPTIMIZERS)
-def test_each_name_makes_its_optimizer(name):
+def two_steps(name):
   with tf.Graph().as_default():
     w = tf.get_variable("w", initializer=1.)
     step = optimizers.make_optimizer(name, 0.1).minimize(w * w / 2)
@@ -54,7 +53,12 @@ def test_each_name_makes_its_optimizer(name):
       session.run(tf.global_variables_initializer())
       session.run(step)
       session.run(step)
-      found = session.run(w)
+      return session.run(w)
+
+
+@pytest.mark.parametrize("name", optimizer_table.OPTIMIZERS)
+def test_each_name_makes_its_optimizer(name):
+  found = two_steps(name)
   assert found < 1
   if name in TWO_STEPS:
     assert found == pytest.approx(TWO_STEPS[name], abs=2e-5)
@@ -79,10 +83,29 @@ def test_a_learning_rate_may_be_a_tensor():
 
 
 def test_a_wrong_name_gets_the_nearest():
-  with pytest.raises(ValueError, match="'adamm' is not an optimizer: did you mean \"adam\""):
+  said = "must be the name of an optimizer \\(%s"
+  with pytest.raises(ValueError, match=said % 'did you mean "adam"'):
     optimizers.make_optimizer("adamm", 0.1)
-  with pytest.raises(ValueError, match="'xyz' is not an optimizer: give one of adadelta, adagrad"):
+  with pytest.raises(ValueError, match=said % "give one of adadelta, adagrad"):
     optimizers.make_optimizer("xyz", 0.1)
+
+
+@pytest.mark.parametrize("text, said", [
+  ("adamw:-1", "must have a number from 0 on behind adamw:, the weight decay"),
+  ("momentum:", "must have a number from 0 on behind momentum:, the momentum"),
+  ("nesterov:inf", "must have a number from 0 on behind nesterov:, the momentum"),
+  ("adam:0.9", "must have no number behind adam")])
+def test_a_wrong_number_behind_a_name(text, said):
+  with pytest.raises(ValueError, match="^%s$" % said):
+    optimizers.make_optimizer(text, 0.1)
+
+
+@pytest.mark.parametrize("text, moved", [
+  ("momentum:0", 0.81), ("momentum:0.5", 0.76),  # 0.9; then 0.1 * (0.9 + 0.5) less
+  ("nesterov:0.5", 0.6975),  # 0.85; then the sum is 1.35, the step 0.085 + 0.05 * 1.35
+  ("adamw:0", 0.80041)])
+def test_a_number_behind_a_name_is_an_argument(text, moved):
+  assert two_steps(text) == pytest.approx(moved, abs=2e-5)
 
 
 @pytest.mark.parametrize("rate", [0, -0.1, float("nan"), float("inf")])
@@ -130,7 +153,7 @@ def test_what_an_own_optimizer_makes_of_an_option(name):
 
 @pytest.mark.parametrize("name", sorted(CHANGED))
 def test_what_an_own_training_op_makes_of_an_option(name):
-  if name in ("optimizer", "weight_decay"):
+  if name == "optimizer":
     build_step("train_op", **{name: CHANGED[name]})
     return
   flag = options.as_flag(name, CHANGED[name])

@@ -9,7 +9,7 @@ from absl import flags
 
 from tf1ps.cli import app, errors
 from tf1ps.compat import EXIT_FAILED
-from tf1ps.training import ALL_REDUCE, IN_GRAPH, OPTIMIZER_TABLE, first_batch_size
+from tf1ps.training import ALL_REDUCE, IN_GRAPH, first_batch_size, parse_optimizer
 
 FLAGS = flags.FLAGS
 _MOST = 10  # variables that are listed, the largest first
@@ -80,7 +80,7 @@ def _meaning(options, num_ps: int, has_own_update: bool, has_end: bool) -> List[
   optimizer = "the program's own"
   if not has_own_update:
     optimizer = "%s, learning rate %s" % (
-      options.optimizer, options.learning_rate or OPTIMIZER_TABLE[options.optimizer].learning_rate)
+      options.optimizer, options.learning_rate or parse_optimizer(options.optimizer).learning_rate)
   ends = ["--%s=%d" % (name, getattr(options, name)) for name in ("steps", "epochs", "examples")
           if has_end and getattr(options, name)]
   return [

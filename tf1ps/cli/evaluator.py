@@ -32,7 +32,7 @@ def _check() -> None:
 def _follow(program) -> int:
   # An evaluator needs no cluster, so `auto` ignores a Slurm step, which may be its own step.
   if (FLAGS.cluster_resolver != AUTO_RESOLVER or os.environ.get("TF_CONFIG") or FLAGS.ps_hosts
-      or FLAGS.worker_hosts or FLAGS.chief_hosts):
+      or FLAGS.worker_hosts):
     tasks.task_cluster("evaluator")
   served = tasks.serve_metrics("evaluator", "evaluator", "evaluator", FLAGS.task_index or 0)
   app.prepare_tensorflow()
@@ -55,7 +55,7 @@ def _follow(program) -> int:
 
   with SignalWatch(lambda signum: None, limit=TIMING.force_exit_limit) as watch:
     outcome = follow_checkpoints(
-      program, FLAGS.checkpoint_dir, heartbeat_timeout=FLAGS.heartbeat_timeout,
+      program, FLAGS.checkpoint_dir, heartbeat_timeout=FLAGS.heartbeat_timeout.silence,
       start_timeout=FLAGS.start_timeout, batch_size=first_batch_size(FLAGS.batch_size),
       config=config, interrupted=lambda: watch.signum is not None,
       bad=BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record)),

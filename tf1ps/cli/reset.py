@@ -63,7 +63,7 @@ def _target(given):
   """Returns the cluster from flags, TF_CONFIG or a scheduler, or else the given address of a ps."""
   from tf1ps.cluster import from_cluster_spec, resolve_cluster, split_hosts
 
-  hosts = {job: split_hosts(FLAGS[job + "_hosts"].value) for job in ("ps", "worker", "chief")}
+  hosts = {job: split_hosts(FLAGS[job + "_hosts"].value) for job in ("ps", "worker")}
   hosts = {job: addresses for job, addresses in hosts.items() if addresses}
   others = given[1:] + ["--%s_hosts" % job for job in hosts]
   if given and others:
@@ -75,10 +75,8 @@ def _target(given):
     raise app.UsageError("no cluster is described: give --ps_hosts and --worker_hosts, set "
                          "TF_CONFIG in the environment, or give grpc://HOST:PORT of a ps of tf1ps")
   if (environment.tf_config or "").strip():
-    return resolve_cluster(
-      hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), **tasks.described(environment))
+    return resolve_cluster(hosts.get("ps"), hosts.get("worker"), **tasks.described(environment))
   job_name = next(iter(hosts))  # a `Cluster` needs a task; here any task will do
   if job_name == "ps" and len(hosts) == 1:  # ps without workers make no job
     return from_cluster_spec(hosts, job_name, 0)
-  return resolve_cluster(
-    hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), job_name=job_name, task_index=0)
+  return resolve_cluster(hosts.get("ps"), hosts.get("worker"), job_name, task_index=0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import shutil
 
 from absl import flags
@@ -35,8 +33,6 @@ def _run(names, command) -> int:
   if not command:
     raise app.UsageError("no command follows --: %s" % _USAGE)
   tasks = read_hosts(names[0], FLAGS.port)
-  ssh = shlex.split(FLAGS.ssh)
-  if not ssh or shutil.which(ssh[0]) is None:
-    raise app.UsageError("--ssh=%s: this machine lacks the program: install the ssh client" % (
-      FLAGS.ssh))
-  return run_on_hosts(tasks, command, ssh, FLAGS.chdir or os.getcwd(), FLAGS.grace, FLAGS.log_dir)
+  if shutil.which("ssh") is None:
+    raise app.UsageError("PATH has no program ssh: install the ssh client")
+  return run_on_hosts(tasks, command, FLAGS.grace, FLAGS.log_dir)

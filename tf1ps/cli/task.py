@@ -64,6 +64,6 @@ def _find_task(argv):
       given["num_ps"].value is None and "NUM_PS" not in os.environ):
     more.append("--num_ps=0")  # an evaluator does not know the replication
   cluster = resolve_cluster(
-    given["ps_hosts"].value, given["worker_hosts"].value, given["chief_hosts"].value,
-    given["job_name"].value, given["task_index"].value, **tasks.described(environment))
+    given["ps_hosts"].value, given["worker_hosts"].value, given["job_name"].value,
+    given["task_index"].value, **tasks.described(environment))
   return cluster.job_name, more

@@ -29,7 +29,7 @@ from tf1ps.training import AUTO, GPU_ALL, parse_gpu_memory
 
 FLAGS = flags.FLAGS
 ALL_REDUCE = "all_reduce"
-_HOSTS = ("ps_hosts", "worker_hosts", "chief_hosts")
+_HOSTS = ("ps_hosts", "worker_hosts")
 _log = logging.getLogger("tf1ps")
 
 
@@ -74,9 +74,9 @@ def task_cluster(implied_job: str, launched: bool = False,
   replication = FLAGS.replication if "replication" in FLAGS else None  # an evaluator needs no ps
   environment = find_cluster()
   cluster = resolve_cluster(
-    ps_hosts=FLAGS.ps_hosts, worker_hosts=FLAGS.worker_hosts, chief_hosts=FLAGS.chief_hosts,
-    job_name=FLAGS.job_name, task_index=FLAGS.task_index, job_workers=FLAGS.job_workers,
-    implied_job=implied_job, **described(environment),
+    ps_hosts=FLAGS.ps_hosts, worker_hosts=FLAGS.worker_hosts, job_name=FLAGS.job_name,
+    task_index=FLAGS.task_index, job_workers=FLAGS.job_workers, implied_job=implied_job,
+    **described(environment),
     needs_ps=replication not in (None, ALL_REDUCE) and (
       replication.replace("_", "-") + " replication"))
   if replication == ALL_REDUCE and cluster.ps:
@@ -172,4 +172,5 @@ def start_server(cluster, config, **kwargs):
   with held_back(FLAGS.verbosity):  # the server logs its search for GPUs
     return tf1ps.Server(
       cluster, config=config, container=job_container(cluster),
-      heartbeat_timeout=FLAGS.heartbeat_timeout, recovery_timeout=FLAGS.recovery_timeout, **kwargs)
+      heartbeat_timeout=FLAGS.heartbeat_timeout.silence,
+      recovery_timeout=FLAGS.heartbeat_timeout.absence, **kwargs)

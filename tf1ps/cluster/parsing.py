@@ -49,8 +49,8 @@ _EXAMPLE = ('{"cluster": {"ps": ["host:port"], "worker": ["host:port"]}, '
 
 
 def resolve_cluster(
-  ps_hosts: Hosts = None, worker_hosts: Hosts = None, chief_hosts: Hosts = None,
-  job_name: Optional[str] = None, task_index: Optional[int] = None, job_workers: Workers = None,
+  ps_hosts: Hosts = None, worker_hosts: Hosts = None, job_name: Optional[str] = None,
+  task_index: Optional[int] = None, job_workers: Workers = None,
   tf_config: Optional[str] = None, needs_ps: Union[bool, str] = False,
   implied_job: Optional[str] = None, source: str = _TF_CONFIG,
 ) -> Cluster:
@@ -58,9 +58,8 @@ def resolve_cluster(
 
   Args:
     ps_hosts: the addresses of the ps, a text with commas or a list; None, "" and [] mean that the
-      flag is absent, here and in the next two arguments.
-    worker_hosts: the addresses of the workers.
-    chief_hosts: the address of a chief beside the workers; None: worker 0 is the chief.
+      flag is absent, here and in the next argument.
+    worker_hosts: the addresses of the workers; worker 0 is the chief.
     job_name: this task's job: "ps", "worker", "chief" ("master" is its old name) or "evaluator".
       None or "": the value of `implied_job`.
     task_index: this task's index in its job; None: 0, if the job has no other task.
@@ -78,7 +77,7 @@ def resolve_cluster(
   Raises:
     ClusterError: the description is missing, contradicts itself or the program, or cannot work.
   """
-  given = {"ps": ps_hosts, "worker": worker_hosts, "chief": chief_hosts}
+  given = {"ps": ps_hosts, "worker": worker_hosts}
   hosts = {job: split_hosts(value) for job, value in given.items() if split_hosts(value)}
   job_name = "chief" if job_name == "master" else job_name or None
   if tf_config and tf_config.strip():
@@ -88,8 +87,7 @@ def resolve_cluster(
                    "" if source == _TF_CONFIG else ", or tf1ps-task for every task")
   elif hosts:
     _check_program(job_name, implied_job, "--job_name")
-    cluster = _from_flags(hosts, job_name or _default_job(hosts, implied_job), task_index,
-                          job_workers)
+    cluster = _from_flags(hosts, job_name or implied_job, task_index, job_workers)
   else:
     raise ClusterError(
       "no cluster is described: give --ps_hosts, --worker_hosts, --job_name and --task_index, or "
@@ -103,6 +101,9 @@ def resolve_cluster(
 
 
 def _from_flags(hosts, job_name, task_index, job_workers):
+  if job_name == "chief":
+    raise ClusterError('--job_name is "chief", but worker 0 is the chief of a cluster that flags '
+                       "describe: give --job_name=worker --task_index=0, or set TF_CONFIG")
   jobs = {job: dict(enumerate(addresses)) for job, addresses in hosts.items()}
   if task_index is None and (len(jobs.get(job_name, {})) == 1 or job_name == EVALUATOR):
     task_index = 0
@@ -141,12 +142,6 @@ def _check_program(job_name, implied_job, where, also=""):
   if implied_job is not None and program not in (None, _PROGRAMS[implied_job]):
     raise ClusterError(f'{where} is "{job_name}", which {_PROGRAMS[implied_job]} does not run: '
                        f"start {program}{also}")
-
-
-def _default_job(hosts, implied_job):
-  if implied_job == "worker" and "worker" not in hosts and "chief" in hosts:
-    return "chief"
-  return implied_job
 
 
 def split_hosts(hosts: Hosts) -> List[str]:

@@ -71,7 +71,7 @@ RETRIES = Retries(
   session=Retry(
     "the creation of a training session", NEW_SESSION_ERRORS,
     "; and a ps that does not answer for the control records",
-    limit="for `--start_timeout` the first time, for `--recovery_timeout` later",
+    limit="for `--start_timeout` the first time, for `--heartbeat_timeout` later",
     pause="retry_pause", longest="longest_retry_pause"),
   plain_session=Retry(
     "the creation of a session on a server that is not tf1ps's", NEW_SESSION_ERRORS,
@@ -94,7 +94,7 @@ RETRIES = Retries(
     limit="for 10 s, after a failure for 3 s, after a signal for 1 s", pause="fast_poll_interval"),
   release=Retry(
     "the release of a ps", (), "it does not answer", tries=2,
-    limit="for `--recovery_timeout` if it is silent and the job did not fail"),
+    limit="for `--heartbeat_timeout` if it is silent and the job did not fail"),
 )
 
 

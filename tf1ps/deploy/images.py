@@ -14,7 +14,7 @@ _LABELS = {  # that the controller gives to each pod of a job
   "jobset": "jobset.sigs.k8s.io/jobset-name", "job": "batch.kubernetes.io/job-name",
   "tfjob": "training.kubeflow.org/job-name"}
 # Pods start when the scheduler has a place for them and the image is there, also a new pod of a ps.
-_POD_LIMITS = {"start_timeout": "600", "recovery_timeout": "300"}
+_POD_LIMITS = {"start_timeout": "600", "heartbeat_timeout": "30:300"}
 _METRICS = "--metrics_port=0.0.0.0:9100"  # the kubelet calls the address of the pod
 
 

@@ -32,7 +32,7 @@ _OWN_FLAGS = {
   "program": "before --", "num_ps": "before --", "num_workers": "before --",
   "evaluator": "before --", "checkpoint_dir": "before --", "ps_hosts": "before --",
   "worker_hosts": "before --", "cluster_resolver": "", "job_name": "", "task_index": "",
-  "chief_hosts": "", "port": "", "metrics_port": "",
+  "port": "", "metrics_port": "",
 }
 
 

@@ -71,14 +71,14 @@ exit "$code"
 class _Remote(TaskProcess):
   """A task on another machine, as its ssh client shows it; `pid` is the client's process id."""
 
-  def __init__(self, task: Task, argv: Sequence[str], ssh: Sequence[str]):
+  def __init__(self, task: Task, argv: Sequence[str]):
     self._client = subprocess.Popen(
       argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0,
       start_new_session=True)  # so that Ctrl-C reaches only the launcher
     super().__init__(task.name, self._client.pid, os.dup(self._client.stdout.fileno()))
     self._client.stdout.close()
     os.set_blocking(self._client.stdin.fileno(), False)
-    self._where, self._check = " on " + task.host, "%s %s true" % (" ".join(ssh), task.host)
+    self._where, self._check = " on " + task.host, "ssh %s true" % task.host
 
   def has_ended(self) -> bool:
     if self._client.poll() is not None:
@@ -122,8 +122,8 @@ class _Remote(TaskProcess):
 
 
 class _Hosts(Backend):
-  def __init__(self, make_argv, ssh):
-    self._make_argv, self._ssh = make_argv, ssh
+  def __init__(self, make_argv):
+    self._make_argv = make_argv
     self.ended: List[TaskProcess] = []
     self._running: List[_Remote] = []
     self._next_beat = 0.0
@@ -133,7 +133,7 @@ class _Hosts(Backend):
       remote.close()
 
   def start_task(self, task: Task) -> _Remote:
-    self._running.append(_Remote(task, self._make_argv(task), self._ssh))
+    self._running.append(_Remote(task, self._make_argv(task)))
     return self._running[-1]
 
   def take(self) -> None:
@@ -152,17 +152,16 @@ class _Hosts(Backend):
     process.write(signal_name(number)[len("SIG"):])
 
 
-def run_on_hosts(tasks: Sequence[Task], command: Sequence[str], ssh: Sequence[str],
-                 folder: str, grace: float, log_dir: Optional[str] = None) -> int:
+def run_on_hosts(tasks: Sequence[Task], command: Sequence[str], grace: float,
+                 log_dir: Optional[str] = None) -> int:
   """Runs a command on hosts, as the tasks of a job; returns the exit code.
 
-  Call it from the main thread, where signals arrive.
+  Call it from the main thread, where signals arrive. On each host, the command runs in the folder
+  that has the name of this process's folder.
 
   Args:
     tasks: the tasks of the job.
     command: with placeholders (`hosts_file.command_of`).
-    ssh: the ssh client with its options.
-    folder: the folder on each host in which the command runs.
     grace: seconds from a signal to a task until it is killed.
     log_dir: the directory of a log file per task, made if absent; None for no files.
 
@@ -173,12 +172,12 @@ def run_on_hosts(tasks: Sequence[Task], command: Sequence[str], ssh: Sequence[st
     OSError: the ssh client cannot be started, or `log_dir` cannot be written.
   """
   def make_argv(task):
-    words = ["bash", "-c", _REMOTE, "tf1ps-ssh", folder, "%d" % max(1, round(grace)),
+    words = ["bash", "-c", _REMOTE, "tf1ps-ssh", os.getcwd(), "%d" % max(1, round(grace)),
              "%g" % TIMING.ssh_silence, "env", "PYTHONUNBUFFERED=1",
              *[SCREEN_VARIABLE + "=1"] * screen.is_terminal,
              "TF_CONFIG=" + tf_config_of(tasks, task), *command_of(command, tasks, task)]
     # All words are quoted, so that any login shell understands them.
-    return [*ssh, *_OPTIONS, "--", task.host, "exec " + " ".join(map(shlex.quote, words))]
+    return ["ssh", *_OPTIONS, "--", task.host, "exec " + " ".join(map(shlex.quote, words))]
 
   if log_dir is not None:
     os.makedirs(log_dir, exist_ok=True)
@@ -188,7 +187,7 @@ def run_on_hosts(tasks: Sequence[Task], command: Sequence[str], ssh: Sequence[st
             is_ours=False)
   stop = signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # without beats all tasks would end
   try:
-    with SignalQueue() as interrupts, contextlib.closing(_Hosts(make_argv, ssh)) as hosts:
+    with SignalQueue() as interrupts, contextlib.closing(_Hosts(make_argv)) as hosts:
       outcome = Watch(job, hosts, interrupts, screen).run()
   finally:
     signal.signal(signal.SIGTSTP, stop)

@@ -71,7 +71,6 @@ class Membership:
     state_tasks: the tasks that keep the variables of the job: the ps, or the chief without ps.
     heartbeat: the `state.Heartbeat` of this task.
     recovery_timeout: seconds that a ps may stay away.
-    recovery_flag: the flag that sets recovery_timeout.
     resets: the `ResetWatch` of the container of the job.
     run: the `CurrentRun`.
     goal: the requested end, as flags; the chief writes the goal into an ended run's status file.
@@ -92,8 +91,6 @@ class Membership:
     self.heartbeat_timeout = (
       record.heartbeat_timeout if heartbeat_timeout is None else heartbeat_timeout)
     self.recovery_timeout = record.recovery_timeout or self.heartbeat_timeout
-    self.recovery_flag = (
-      "--recovery_timeout" if record.recovery_timeout else "--heartbeat_timeout")
     self.is_chief = self.cluster.is_chief
     self._is_over, self.goal, self._stop_reason = False, "", ""
     self._is_proven, self._has_started = record.is_proven, False

@@ -215,11 +215,11 @@ class RunSessionCreator(SessionCreator):
 
   def _say_limit(self, limit, first):
     return "no session within %.0f s%s; the last try ended with" % (
-      limit, "" if first else " (%s)" % self._membership.recovery_flag)
+      limit, "" if first else " (--heartbeat_timeout)")
 
   def _try(self, limit, first):
     what = "the cluster is not ready" if first else (
-      "the cluster did not come back (%s)" % self._membership.recovery_flag)
+      "the cluster did not come back (--heartbeat_timeout)")
     seen = wait_for_tasks(self._tasks, limit, what, self._check_run)
     if first:
       try:
@@ -258,8 +258,8 @@ class RunSessionCreator(SessionCreator):
       seen, membership.recovery_timeout,
       on_gone=lambda result: self._on_gone(session, result),
       on_lost=lambda result, silence: membership.unless_over(lambda: session.abort(
-        lambda: TaskLostError("lost %s: silent for %.0f s (%s)" % (
-          result, silence, membership.recovery_flag)))))
+        lambda: TaskLostError("lost %s: silent for %.0f s (--heartbeat_timeout)" % (
+          result, silence)))))
     self.session = session = BoundedSession(
       membership.record.target, self._graph, self.config, TIMING.run_session_close_limit,
       on_close=watch.stop, explain=self._explain)

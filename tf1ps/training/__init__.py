@@ -16,7 +16,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "dry_run": ["DryRun", "make_dry_run"],
   "dynamic_ranges": ["DynamicRanges"],
   "execution": ["Execution", "Fetches"],
-  "optimizer_table": ["OPTIMIZERS", "OPTIMIZER_TABLE"],
+  "optimizer_table": ["parse_optimizer"],
   "optimizers": ["make_optimizer"],
   "options": [
     "ALL_REDUCE", "AUTO", "BETWEEN_GRAPH", "BY_NAME", "GPU_ALL", "GPU_GROW",

@@ -7,8 +7,7 @@ from tf1ps.training.dry_run import make_dry_run as make_dry_run
 from tf1ps.training.dynamic_ranges import DynamicRanges as DynamicRanges
 from tf1ps.training.execution import Execution as Execution
 from tf1ps.training.execution import Fetches as Fetches
-from tf1ps.training.optimizer_table import OPTIMIZERS as OPTIMIZERS
-from tf1ps.training.optimizer_table import OPTIMIZER_TABLE as OPTIMIZER_TABLE
+from tf1ps.training.optimizer_table import parse_optimizer as parse_optimizer
 from tf1ps.training.optimizers import make_optimizer as make_optimizer
 from tf1ps.training.options import ALL_REDUCE as ALL_REDUCE
 from tf1ps.training.options import AUTO as AUTO

@@ -14,7 +14,6 @@ from typing import List, Optional, Union
 import tensorflow.compat.v1 as tf
 
 from tf1ps import transfer
-from tf1ps.cluster import nearest_name
 from tf1ps.compat import learning_rate_in
 from tf1ps.program import ModelSpec, ModelSpecError, build_schedule
 from tf1ps.replication import damped_learning_rate
@@ -35,8 +34,8 @@ def _need_of_staleness(options):
 
 # {option: its need, or a function of the options that returns the need}, for options that do not
 # have their default. The error names the first option whose need the program does not meet.
-# `optimizer`, `weight_decay` and the number of `learning_rate` apply to programs without an
-# optimizer, as their help says; other programs ignore them.
+# `optimizer` and the number of `learning_rate` apply to programs without an optimizer, as their
+# help says; other programs ignore them.
 NEEDS = {
   "replication": GRADIENTS,
   "sync_replicas": GRADIENTS,
@@ -50,37 +49,35 @@ NEEDS = {
   "wire_dtype": GRADIENTS,
   "staleness_policy": _need_of_staleness,
   "optimizer": NOTHING,
-  "weight_decay": NOTHING,
   "learning_rate": lambda options: NOTHING if options.schedule is None else LEARNING_RATE,
 }
 _RATE_TAG = "learning_rate"
 
 
-def make_optimizer(name: str, learning_rate: Union[float, tf.Tensor],
-                   **arguments: Optional[float]) -> tf.train.Optimizer:
+def make_optimizer(name: str, learning_rate: Union[float, tf.Tensor]) -> tf.train.Optimizer:
   """Makes an optimizer of `optimizer_table.OPTIMIZER_TABLE`.
 
   Args:
-    name: its name there.
+    name: its name there, with a number if that row has one, such as "adamw:0.05".
     learning_rate: a positive number, or a scalar float tensor such as a learning rate schedule.
-    arguments: further arguments of this optimizer, such as weight_decay; None: the default.
 
   Raises:
     ValueError: there is no such optimizer, or the learning rate is not positive.
   """
-  choice = _choice_of(name)
+  choice = optimizer_table.parse_optimizer(name)
   if not isinstance(learning_rate, tf.Tensor):
     learning_rate = float(learning_rate)
     if not (math.isfinite(learning_rate) and learning_rate > 0):
       raise ValueError(f"learning_rate must be above 0 and finite, got {learning_rate}")
   made = getattr(transfer, choice.class_name, None) or getattr(tf.train, choice.class_name)
-  given = {key: value for key, value in arguments.items() if value is not None}
-  return made(learning_rate, **{**choice.arguments, **given})
+  return made(learning_rate, **choice.arguments)
 
 
 def build_learning_rate(options: options_lib.Options) -> Union[float, tf.Tensor]:
   """Returns the learning rate of the options, which follows the schedule if they give one."""
-  rate = _choice_of(options.optimizer).learning_rate if options.rate is None else options.rate
+  rate = options.rate
+  if rate is None:
+    rate = optimizer_table.parse_optimizer(options.optimizer).learning_rate
   return build_schedule(options.schedule, rate, tf.train.get_global_step())
 
 
@@ -146,8 +143,7 @@ class Optimizers:
     return self.averaged(self._make(damped_learning_rate(self._learning_rate, age)))
 
   def _make(self, learning_rate) -> tf.train.Optimizer:
-    return make_optimizer(
-      self._options.optimizer, learning_rate, weight_decay=self._options.weight_decay)
+    return make_optimizer(self._options.optimizer, learning_rate)
 
   def summarize_learning_rate(self) -> None:
     """Adds a summary of the learning rate: the options', or that of the program's own optimizer.
@@ -160,13 +156,6 @@ class Optimizers:
       rate = None if _has_summary(_RATE_TAG) else learning_rate_in(self.built[0])
     if rate is not None:
       summarize(_RATE_TAG, rate)
-
-
-def _choice_of(name):
-  if name not in optimizer_table.OPTIMIZER_TABLE:
-    nearest = nearest_name(str(name), optimizer_table.OPTIMIZERS)
-    raise ValueError(f"{name!r} is not an optimizer: {nearest}")
-  return optimizer_table.OPTIMIZER_TABLE[name]
 
 
 def _check_own_optimizer(options) -> None:

@@ -26,7 +26,7 @@ from tf1ps.pipeline import FAIL_ON_BAD_RECORD, SHARD_DYNAMIC, SHARDS, parse_bad_
 from tf1ps.program import Schedule, parse_metric_goal, parse_schedule
 from tf1ps.replication import ON_UNEVEN, REPEAT, STOP_ALL
 from tf1ps.session import PS_RECOVERIES
-from tf1ps.training.optimizer_table import OPTIMIZERS
+from tf1ps.training.optimizer_table import OPTIMIZERS, parse_optimizer
 from tf1ps.transfer import DEFAULT_PACK_BYTES, PACK_VARIABLE, WIRE_DTYPES
 
 PROGRAMS = (
@@ -227,6 +227,24 @@ def parse_stall_after(text: str) -> Union[float, str]:
   return text if fails else seconds
 
 
+class HeartbeatTimeout(NamedTuple):
+  """The seconds of --heartbeat_timeout."""
+
+  silence: float  # until a task counts as lost
+  absence: Optional[float] = None  # that a ps may stay away; None: as long
+
+
+def parse_heartbeat_timeout(text: str) -> HeartbeatTimeout:
+  """Parses --heartbeat_timeout; raises ValueError."""
+  try:
+    seconds = [float(number) for number in text.split(":")]
+  except ValueError:
+    seconds = []
+  if not 1 <= len(seconds) <= 2 or not all(0 < number < float("inf") for number in seconds):
+    raise ValueError("must be seconds above 0, or two such numbers as in 30:300")
+  return HeartbeatTimeout(*seconds)
+
+
 class Threads(NamedTuple):
   """The threads of a task's TensorFlow; None: as many as the machine and its other tasks leave."""
 
@@ -391,17 +409,10 @@ TABLE: Tuple[Option, ...] = (
          "that ends with 0; tf1ps-ssh writes no files.", "The local cluster", ("local", "ssh"),
          first=True),
 
-  Option("ssh", "The ssh client with its options, such as 'ssh -p 2200 -i key'.", "The hosts",
-         ("ssh",), default="ssh"),
-  Option("chdir", "The folder on each host in which the command runs; by default the one in which "
-         "tf1ps-ssh was started, under the same name.", "The hosts", ("ssh",)),
-
   Option("ps_hosts", "Addresses of the ps tasks: host:port,host:port.", _CLUSTER,
          _ON_CLUSTER + ("reset",) + _ASKING, first=True),
   Option("worker_hosts", "Addresses of the worker tasks: host:port,host:port.", _CLUSTER,
          _ON_CLUSTER + ("reset",), first=True),
-  Option("chief_hosts", "The address of the chief, host:port, if it is not worker 0.", _CLUSTER,
-         _ON_CLUSTER + ("reset",)),
   Option("job_name", "This task's job; by default the one that the program runs.", _CLUSTER,
          _ON_CLUSTER, first=True),
   Option("task_index", "This task's index in its job. A job of one task needs none.",
@@ -445,8 +456,11 @@ TABLE: Tuple[Option, ...] = (
          int, above=0, first=True),
   Option("examples", "The examples that the workers together train on, whenever the job was "
          "started.", "Training", _TRAINING, int, above=0),
-  Option("optimizer", "The optimizer, if the program has none of its own.", "Training", _TRAINING,
-         default="adam", values=OPTIMIZERS, first=True),
+  Option("optimizer", "The optimizer, if the program has none of its own: %s. A number behind it "
+         "is the momentum of momentum:0.9 and nesterov:0.9, and the weight decay of adamw:0.01: an "
+         "update takes this part of each value, times the learning rate." % ", ".join(OPTIMIZERS),
+         "Training", _TRAINING, default="adam", placeholder="NAME[:X]",
+         check=_problem_of_parsing(parse_optimizer), first=True),
   Option("learning_rate", "The learning rate, by default the optimizer's usual rate. Behind a "
          "comma, how it changes with the global step: exponential:1000:0.9, cosine:5000, "
          "linear:5000, or piecewise:1000:0.1:5000:0.01. Each may have warmup:500 before it and a "
@@ -456,10 +470,6 @@ TABLE: Tuple[Option, ...] = (
                 and 0.0 in options.schedule.factors,
                 "ends with a learning rate of 0, by which --optimizer=ftrl divides: give a last "
                 "factor, such as cosine:5000:0.01"),), first=True),
-  Option("weight_decay", "The weight decay of --optimizer=adamw, 0.01 by default: an update takes "
-         "this part of each value, times the learning rate.", "Training", _TRAINING, float,
-         at_least=0, rules=(Veto(lambda options: options.optimizer != "adamw",
-                                 "needs --optimizer=adamw, whose values decay"),)),
   Option("clip_norm", "The highest global norm of an update's gradient; a longer gradient "
          "is clipped.", "Training", _TRAINING, float, above=0),
   Option("moving_average_decay", "Keep moving averages of the trained variables, such as with "
@@ -569,12 +579,11 @@ TABLE: Tuple[Option, ...] = (
   Option("start_timeout", "How long to wait for the other tasks at the start.",
          "Limits, in seconds", _OF_JOB + _ASKING, float, 60.0,
          {"ps": 600.0, "status": 10.0, "top": 10.0}, above=0, trains=True),
-  Option("heartbeat_timeout", "How long a task may be silent before it counts as lost.",
-         "Limits, in seconds", _OF_JOB, float, 30.0, above=0),
-  Option("recovery_timeout", "How long a ps, or with all_reduce a worker, may stay away before the "
-         "job ends; by default as long as --heartbeat_timeout. Give the time in which your "
-         "scheduler starts a lost task again.",
-         "Limits, in seconds", _WITH_PS, float, above=0),
+  Option("heartbeat_timeout", "How long a task may be silent before it counts as lost. Behind a "
+         "colon, as in 30:300, how long a ps, or with all_reduce a worker, may then stay away "
+         "before the job ends, by default as long: give the time in which your scheduler starts a "
+         "lost task again.", "Limits, in seconds", _OF_JOB, parse_heartbeat_timeout, "30",
+         placeholder="X[:X]"),
   Option("grace", "How long a task may take to end after SIGTERM. The chief saves meanwhile, and a "
          "ps waits for that. Give a few seconds less than your scheduler, which kills the task "
          "then.", "Limits, in seconds", _WITH_PS + ("ssh",), float, GRACE, above=0),
@@ -623,6 +632,10 @@ BY_NAME = {option.name: option for option in TABLE}
 
 # Flags that are gone, each with its remedy. A program refuses them with this advice.
 OLD_FLAGS = {
+  "recovery_timeout": "give --heartbeat_timeout=30:X",
+  "ssh": "set ssh's options for the hosts in ~/.ssh/config",
+  "chdir": "run tf1ps-ssh in the folder of this name",
+  "chief_hosts": "leave it out, because worker 0 is the chief, or give TF_CONFIG",
   "save_checkpoints_secs": "give --save_checkpoints=secs:X",
   "save_checkpoints_steps": "give --save_checkpoints=steps:N",
   "keep_checkpoint_max": "give --save_checkpoints=keep:N, with secs:X or steps:N in the same flag",
@@ -636,6 +649,7 @@ OLD_FLAGS = {
   "queues": "give queue:NAME for each, without a flag",
   "end_timeout": "set end_timeout in TF1PS_TIMING",
   "max_restarts": "give --restart=on_failure:N",
+  "weight_decay": "give --optimizer=adamw:X",
   "learning_rate_decay": "give --learning_rate=RATE,SCHEDULE",
   "on_stall": "give --stall_after=SECONDS:fail",
   "inter_op_parallelism_threads": "give --threads=N:M, and N is this number",
