@@ -72,7 +72,7 @@ def test_how_flags_are_shown(start):
     "Limits, in seconds:",
     "  --start_timeout=X           How long to wait for the other tasks at the start. [60.0]",
     "  --heartbeat_timeout=X[:X]   How long a task may be silent before it counts as lost.",
-    "                              Behind a colon, as in 30:300, how long a ps, or with"]
+    "                              The second number of 30:300 is how long a ps, or with"]
   position = lines.index("  --shard=files|records|dynamic|none")
   assert lines[position + 1].startswith(" " * 30 + "How data are divided among the workers")
   assert any(line.startswith("  --[no]sync_replicas         All workers make") for line in lines)

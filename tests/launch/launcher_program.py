@@ -17,10 +17,12 @@ def main(argv):
   local_tasks = [make_task(text) for text in argv if ":" in text]
   numbers = dict(text.split("=") for text in argv if "=" in text and ":" not in text)
   jobs = [task.name.split()[0] for task in local_tasks]
+  job = local.local_job(
+    jobs.count("ps"), jobs.count("worker"), "evaluator" in jobs,
+    **{name: int(number) for name, number in numbers.items()})
   return local.run_tasks(
-      lambda addresses: local_tasks, jobs.count("ps"), jobs.count("worker"), "evaluator" in jobs,
-      None, preload=[text for text in argv if ":" not in text and "=" not in text],
-      **{name: int(number) for name, number in numbers.items()}).exit_code
+    job, lambda addresses: local_tasks,
+    preload=[text for text in argv if ":" not in text and "=" not in text]).exit_code
 
 
 if __name__ == "__main__":

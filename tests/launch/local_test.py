@@ -22,13 +22,13 @@ from tf1ps.launch.fork_server import LocalTask, TaskProcess
 ENDS = {"workers_end_limit": 60.0, "workers_end_limit_after_signal": 60.0, "others_end_limit": 60.0}
 
 
-def run(make_tasks, num_ps, num_workers, log_dir, evaluator=False, **kwargs):
+def run(make_tasks, num_ps, num_workers, log_dir, preload=(), tries=5, **kwargs):
   """Runs tasks, which are a list or made of addresses; returns (exit code, lines)."""
   lines = []
   make = make_tasks if callable(make_tasks) else lambda addresses: make_tasks
   log_dir = None if log_dir is None else str(log_dir)
-  outcome = local.run_tasks(
-    make, num_ps, num_workers, evaluator, log_dir, log=lines.append, **kwargs)
+  job = local.local_job(num_ps, num_workers, log_dir=log_dir, **kwargs)
+  outcome = local.run_tasks(job, make, preload, tries, lines.append)
   return outcome.exit_code, lines
 
 
@@ -153,7 +153,7 @@ def test_a_traceback_of_a_task_that_goes_on_is_shown(tmp_path, set_timing):
       sample_tasks.write_whole(done, 1)
 
   worker = LocalTask("worker 0", sample_tasks.complain_and_go_on, (done,))
-  outcome = local.run_tasks(lambda addresses: [worker], 0, 1, False, None, log=log)
+  outcome = local.run_tasks(local.local_job(0, 1), lambda addresses: [worker], log=log)
   assert outcome.exit_code == 0
   assert lines[1:-1] == ["[worker 0] " + line for line in (
     "Traceback (most recent call last):", "  File program.py", "ValueError: a trifle")]
@@ -218,7 +218,7 @@ def test_all_output_comes_before_the_word_of_the_end(tmp_path):
 
   worker = LocalTask("worker 0", sample_tasks.leave_by, ("many lines",))
   outcome = local.run_tasks(
-    lambda addresses: [worker, stay("worker 1", tmp_path)], 0, 2, False, None, log=slow_log)
+    local.local_job(0, 2), lambda addresses: [worker, stay("worker 1", tmp_path)], log=slow_log)
   assert outcome.exit_code == 1
   assert lines[1:31] == ["[worker 0] line"] * 30
   assert lines[31] == "tf1ps-local: worker 0 ended with exit code 7: ending the others"
@@ -393,9 +393,9 @@ def test_tasks_other_than_announced_are_refused(tmp_path):
     ("num_ps", -1), ("num_workers", 0), ("tries", 0), ("grace", -1.0),
     ("max_restarts", -1)])
 def test_arguments_out_of_range_are_refused(name, value):
-  arguments = dict(dict(num_ps=1, num_workers=1, evaluator=False, log_dir=None), **{name: value})
+  arguments = {"num_ps": 1, "num_workers": 1, "log_dir": None, name: value}
   with pytest.raises(ValueError, match="%s must be . or more, got %r" % (name, value)):
-    local.run_tasks(lambda addresses: [], **arguments)
+    run([], **arguments)
 
 
 # Restarts.

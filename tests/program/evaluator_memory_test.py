@@ -77,7 +77,8 @@ def test_a_memory_that_cannot_be_read_is_none(tmp_path):
 def test_one_evaluation_is_made_though_it_was_made_before(tmp_path):
   save(tmp_path, 1)
   for _ in range(2):
-    assert evaluator.follow_checkpoints(LINE, str(tmp_path), 60, 60, 4, once=True).evaluations == 1
+    outcome = evaluator.follow_checkpoints(LINE, str(tmp_path), 60, 60, 4, checkpoint="latest")
+    assert outcome.evaluations == 1
 
 
 def kept(directory):
@@ -128,12 +129,13 @@ def test_the_best_checkpoint_outlives_the_files_that_name_it(tmp_path, status, l
   goal = metric_goals.parse_metric_goal("loss")
   for step, error in ((1, 3.0), (2, 1.0), (3, 2.0)):
     loss_of(tmp_path, step, error, keep=1)
-    evaluator.follow_checkpoints(LINE, str(tmp_path), 60, 60, 4, once=True, keep_best=goal)
+    evaluator.follow_checkpoints(
+      LINE, str(tmp_path), 60, 60, 4, checkpoint="latest", keep_best=goal)
   for name in lost:
     (tmp_path / name).unlink()
   (tmp_path / "best" / "model.ckpt-7.index").write_text("left by a kill")
   found = evaluator.follow_checkpoints(
-    LINE, str(tmp_path), 60, 60, 4, once=True, keep_best=goal)
+    LINE, str(tmp_path), 60, 60, 4, checkpoint="latest", keep_best=goal)
   assert kept(tmp_path) == 2 and "test loss 1.0000 at step 2" in found.reason
 
 

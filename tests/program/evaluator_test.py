@@ -283,7 +283,7 @@ def test_it_can_be_interrupted(tmp_path):
 
 def test_one_evaluation_is_of_the_newest(tmp_path):
   def once():
-    return evaluator.follow_checkpoints(LINE, str(tmp_path), LIMIT, LIMIT, 4, once=True)
+    return evaluator.follow_checkpoints(LINE, str(tmp_path), LIMIT, LIMIT, 4, checkpoint="latest")
 
   assert once()[2:] == ("one evaluation was asked for, but %s has no checkpoint" % tmp_path, 1)
   save(tmp_path, 1)
@@ -292,14 +292,14 @@ def test_one_evaluation_is_of_the_newest(tmp_path):
   assert (outcome.evaluations, outcome.last.global_step, outcome.code) == (1, 2, 0)
   assert losses(tmp_path) == [(2, 4.)]
   outcome = evaluator.follow_checkpoints(
-    LINE, str(tmp_path), LIMIT, LIMIT, 4, once=True, checkpoint=str(tmp_path / "model.ckpt-1"))
+    LINE, str(tmp_path), LIMIT, LIMIT, 4, checkpoint=str(tmp_path / "model.ckpt-1"))
   assert (outcome.evaluations, outcome.last.global_step, outcome.code) == (1, 1, 0)
 
 
 def test_an_evaluation_whose_summaries_cannot_be_written_counts(tmp_path, caplog):
   save(tmp_path, 4)
   (tmp_path / evaluator.SUMMARIES).write_text("a file has the name of the folder")
-  outcome = evaluator.follow_checkpoints(LINE, str(tmp_path), LIMIT, LIMIT, 4, once=True)
+  outcome = evaluator.follow_checkpoints(LINE, str(tmp_path), LIMIT, LIMIT, 4, checkpoint="latest")
   assert (outcome.code, outcome.last.global_step) == (0, 4)
   if not tf.__version__.startswith("1."):  # whose writer reports no error
     assert "summaries in %s are lost" % (tmp_path / evaluator.SUMMARIES) in caplog.text

@@ -47,7 +47,8 @@ class model(object):  # noqa: N801
 
 
 def evaluate(directory):
-  return evaluator.follow_checkpoints(LINE, directory, 60, 60, 4, once=True).last.global_step
+  outcome = evaluator.follow_checkpoints(LINE, directory, 60, 60, 4, checkpoint="latest")
+  return outcome.last.global_step
 
 
 def predict(directory):

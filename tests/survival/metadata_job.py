@@ -336,7 +336,8 @@ class Evaluation(object):
 
   def _evaluate(self):
     return evaluator.follow_checkpoints(
-      LINE, self._folder, 60, 60, 4, once=True, keep_best=metric_goals.parse_metric_goal("loss"))
+      LINE, self._folder, 60, 60, 4, checkpoint="latest",
+      keep_best=metric_goals.parse_metric_goal("loss"))
 
 
 def see(cell: metadata.Cell) -> Seen:

@@ -9,7 +9,7 @@ from absl import flags
 from tf1ps.cli import app, tasks
 from tf1ps.cluster import AUTO_RESOLVER
 from tf1ps.compat import ENDED_BY_SIGNAL, TIMING, signal_exit_code
-from tf1ps.program import LATEST, check_checkpoint
+from tf1ps.program import check_checkpoint
 from tf1ps.training import first_batch_size, parse_bad_record_policy
 
 FLAGS = flags.FLAGS
@@ -59,9 +59,7 @@ def _follow(program) -> int:
       start_timeout=FLAGS.start_timeout, batch_size=first_batch_size(FLAGS.batch_size),
       config=config, interrupted=lambda: watch.signum is not None,
       bad=BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record)),
-      once=FLAGS.checkpoint is not None,
-      checkpoint=None if FLAGS.checkpoint == LATEST else FLAGS.checkpoint,
-      keep_best=FLAGS.keep_best, on_evaluation=note)
+      checkpoint=FLAGS.checkpoint, keep_best=FLAGS.keep_best, on_evaluation=note)
     signum = watch.signum
   code, reason = outcome.code, outcome.reason
   if signum is not None:

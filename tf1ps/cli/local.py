@@ -48,7 +48,7 @@ def run(argv, result_path: Optional[str] = None) -> int:
 def _run(argv, result_path) -> int:
   from tf1ps.cli import worker
   from tf1ps.cluster import divide_gpus, outside_address, visible_gpus
-  from tf1ps.launch import run_tasks
+  from tf1ps.launch import local_job, run_tasks
   from tf1ps.state import check_container_name
 
   ps_count = num_ps()
@@ -92,11 +92,11 @@ def _run(argv, result_path) -> int:
         addresses, with_defaults(argv), gpus, FLAGS.evaluator, metrics, result_path)
 
     outcome = run_tasks(
-      make, ps_count, FLAGS.num_workers, FLAGS.evaluator, log_dir,
-      preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
-      quiet=FLAGS.verbosity not in ("debug", "info"), keeps_logs=bool(FLAGS.log_dir),
-      max_restarts=parse_restart(FLAGS.restart), save_limit=FLAGS.grace,
-      says_why=result_path is None)
+      local_job(ps_count, FLAGS.num_workers, FLAGS.evaluator, save_limit=FLAGS.grace,
+                max_restarts=parse_restart(FLAGS.restart),
+                folds=FLAGS.verbosity not in ("debug", "info"),
+                log_dir=log_dir, keeps_logs=bool(FLAGS.log_dir)),
+      make, preload=("tensorflow.compat.v1", "tf1ps.cli.preload"), says_why=result_path is None)
   if result_path is not None and outcome.exit_code:
     results.write_failure(result_path, "\n".join([outcome.text, *outcome.report]))
   elif result_path is not None:

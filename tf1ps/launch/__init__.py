@@ -9,7 +9,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "fork_server": ["ForkServer", "ForkServerLost", "LocalTask", "PreloadError"],
   "hosts_file": ["HostsError", "read_hosts"],
   "job": ["JobOutcome", "Task", "cluster_flags", "describe_tasks"],
-  "local": ["run_tasks"],
+  "local": ["local_job", "run_tasks"],
   "in_process": ["LocalCluster", "TaskFailedError", "local_cluster"],
   "output": ["is_terminal"],
   "ports": ["find_free_addresses", "find_free_ports"],

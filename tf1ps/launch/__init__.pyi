@@ -12,6 +12,7 @@ from tf1ps.launch.job import JobOutcome as JobOutcome
 from tf1ps.launch.job import Task as Task
 from tf1ps.launch.job import cluster_flags as cluster_flags
 from tf1ps.launch.job import describe_tasks as describe_tasks
+from tf1ps.launch.local import local_job as local_job
 from tf1ps.launch.local import run_tasks as run_tasks
 from tf1ps.launch.output import is_terminal as is_terminal
 from tf1ps.launch.ports import find_free_addresses as find_free_addresses

@@ -81,7 +81,8 @@ def tf_config_of(tasks: Sequence[Task], task: Task) -> str:
 class Job(NamedTuple):
   """A job to start and watch. All limits are seconds."""
 
-  tasks: Sequence[Any]  # the objects that the backend starts; a `name` begins with the task's job
+  # The tasks, or what the backend starts for them; a `name` begins with the task's job.
+  tasks: Sequence[Any]
   prefix: str  # the beginning of the launcher's own lines: "tf1ps-local: "
   grace: float  # from the end of the last worker until the ps must have ended
   end_limit: float  # for workers after SIGTERM, once a task has failed

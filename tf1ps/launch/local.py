@@ -15,7 +15,7 @@ import contextlib
 import os
 import shutil
 import time
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 from tf1ps.cluster import SignalQueue
 from tf1ps.compat import EXIT_FAILED, TIMING
@@ -28,73 +28,84 @@ from tf1ps.launch.watch import Watch, failure, interrupted, show_end
 _PREFIX = "tf1ps-local: "
 
 
-def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
-              num_ps: int, num_workers: int, evaluator: bool, log_dir: Optional[str],
-              preload: Sequence[str] = (), grace: float = 30.0, tries: int = 5,
-              log: Callable[[str], None] = print, quiet: bool = True,
-              keeps_logs: bool = True, max_restarts: int = 0,
-              save_limit: float = 0.0, says_why: bool = True) -> JobOutcome:
+def local_job(num_ps: int, num_workers: int, evaluator: bool = False, grace: float = 30.0,
+              save_limit: float = 0.0, max_restarts: int = 0, folds: bool = True,
+              **logs: Any) -> Job:
+  """Describes a job on this machine.
+
+  Args:
+    num_ps, num_workers: the number of ps, 0 or more, and the number of workers, 1 or more.
+    evaluator: whether there is an "evaluator 0", which has no address.
+    grace, max_restarts, folds: as in `Job`.
+    save_limit: seconds that a chief may need to save and leave after a signal to the launcher.
+    **logs: `log_dir` and `keeps_logs`, as in `Job`.
+
+  Raises:
+    ValueError: an argument is out of range.
+  """
+  for name, value, least in (("num_ps", num_ps, 0), ("num_workers", num_workers, 1),
+                             ("grace", grace, 0), ("max_restarts", max_restarts, 0)):
+    if not value >= least:
+      raise ValueError("%s must be %d or more, got %r" % (name, least, value))
+  return Job(
+    describe_tasks(num_ps, num_workers, evaluator), _PREFIX, grace,
+    end_limit=TIMING.workers_end_limit, signalled_limit=max(
+      TIMING.workers_end_limit_after_signal, save_limit + TIMING.killed_limit),
+    others_limit=TIMING.others_end_limit, killed_limit=TIMING.killed_limit,
+    output_limit=TIMING.output_limit, max_restarts=max_restarts, folds=folds, **logs)
+
+
+def run_tasks(job: Job, make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
+              preload: Sequence[str] = (), tries: int = 5,
+              log: Callable[[str], None] = print, says_why: bool = True) -> JobOutcome:
   """Runs the tasks of a job on this machine until all have ended.
 
   Call it from the main thread, where signals arrive.
 
   Args:
+    job: the result of `local_job`. Its log directory is made if absent. If it folds output, the
+      output of the imports is held back unless an import fails.
     make_tasks: called with {"ps": ["127.0.0.1:port", ...], "worker": [...]}, and called again with
       other ports if some ports were taken; returns the `LocalTask`s "ps 0", "worker 0",
       "evaluator 0", ...
-    num_ps, num_workers: the number of ps, 0 or more, and the number of workers, 1 or more.
-    evaluator: whether there is an "evaluator 0", which has no address.
-    log_dir, keeps_logs, max_restarts, grace: as in `Job`; the directory is made if absent.
     preload: names of the modules to import once for all tasks: "tensorflow.compat.v1".
     tries: the most starts of the job, 1 or more: if a port was taken, the job is started again.
     log: shows a line.
-    quiet: whether to hold back the output of the imports, unless an import fails, and to fold the
-      output of tasks, as in `Job.folds`.
-    save_limit: seconds that a chief may need to save and leave after a signal to the launcher.
     says_why: False: the caller reports the reason for a failure.
 
   Returns:
     The `JobOutcome`.
 
   Raises:
-    ValueError: an argument is out of range, `make_tasks` returns other tasks, or another process
-      cannot run these tasks. No process is left running.
-    OSError: `log_dir` cannot be written.
+    ValueError: `tries` is below 1, `make_tasks` returns other tasks, or another process cannot run
+      these tasks. No process is left running.
+    OSError: the log directory cannot be written.
   """
-  for name, value, least in (("num_ps", num_ps, 0), ("num_workers", num_workers, 1),
-                             ("tries", tries, 1), ("grace", grace, 0),
-                             ("max_restarts", max_restarts, 0)):
-    if not value >= least:
-      raise ValueError("%s must be %d or more, got %r" % (name, least, value))
+  if tries < 1:
+    raise ValueError("tries must be 1 or more, got %r" % (tries,))
+  tasks, log_dir = job.tasks, job.log_dir
   if log_dir is not None:
     os.makedirs(log_dir, exist_ok=True)
   began = time.monotonic()
   screen = Screen(log)
-  tasks = describe_tasks(num_ps, num_workers, evaluator)
-  job = Job(
-    (), _PREFIX, grace, end_limit=TIMING.workers_end_limit, signalled_limit=max(
-      TIMING.workers_end_limit_after_signal, save_limit + TIMING.killed_limit),
-    others_limit=TIMING.others_end_limit, killed_limit=TIMING.killed_limit,
-    output_limit=TIMING.output_limit, log_dir=log_dir, keeps_logs=keeps_logs,
-    max_restarts=max_restarts, folds=quiet)
   outcome = None
   try:
-    with SignalQueue() as interrupts, ForkServer(preload, quiet) as server:
+    with SignalQueue() as interrupts, ForkServer(preload, job.folds) as server:
       outcome = _wait_ready(server, interrupts)
       for number in range(1, tries + 1):
         if outcome is None and interrupts.received:
           outcome = interrupted(interrupts)
         if outcome is not None:
           break
-        job = job._replace(tasks=_make(make_tasks, num_ps, num_workers, tasks))
-        outcome = Watch(job, server, interrupts, screen).run()
+        started = job._replace(tasks=_make(make_tasks, tasks))
+        outcome = Watch(started, server, interrupts, screen).run()
         if outcome.port_taken and number < tries:
           screen.line(_PREFIX + "%s; starting all tasks again with new ports, try %d "
                       "of %d" % (outcome.text, number + 1, tries))
           outcome = None
   finally:
     screen.close()
-    if log_dir is not None and not keeps_logs:
+    if log_dir is not None and not job.keeps_logs:
       if outcome is not None and not outcome.exit_code:
         shutil.rmtree(log_dir, ignore_errors=True)
       with contextlib.suppress(OSError):  # the directory is gone, or has logs
@@ -131,8 +142,9 @@ def _wait_ready(server, interrupts):
   return None
 
 
-def _make(make_tasks, num_ps, num_workers, tasks):
+def _make(make_tasks, tasks):
   """Chooses ports and returns the caller's tasks for them."""
+  num_ps, num_workers = ([task.job for task in tasks].count(job) for job in ("ps", "worker"))
   addresses = find_free_addresses(num_ps + num_workers)
   local_tasks = list(make_tasks({"ps": addresses[:num_ps], "worker": addresses[num_ps:]}))
   expected, names = [[task.name for task in each] for each in (tasks, local_tasks)]

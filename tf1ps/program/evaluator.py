@@ -34,7 +34,7 @@ from tf1ps.checkpoint import (
 )
 from tf1ps.compat import EXIT_FAILED, TIMING
 from tf1ps.pipeline import BadRecords
-from tf1ps.program import best_checkpoint, evaluation, evaluator_memory, saved_model
+from tf1ps.program import arguments, best_checkpoint, evaluation, evaluator_memory, saved_model
 from tf1ps.program.contract import Program
 from tf1ps.program.metric_goals import MetricGoal
 from tf1ps.session import flush_summaries, write_summary
@@ -69,7 +69,6 @@ def follow_checkpoints(
   interrupted: Optional[Callable[[], bool]] = None,
   look_every: float = 1.0,
   bad: Optional[BadRecords] = None,
-  once: bool = False,
   checkpoint: Optional[str] = None,
   keep_best: Optional[MetricGoal] = None,
   on_evaluation: Callable[[int, evaluation.Evaluation], None] = lambda count, last: None,
@@ -89,8 +88,8 @@ def follow_checkpoints(
     interrupted: called several times per second; the evaluator ends when it returns True.
     look_every: seconds between two checks of the directory.
     bad: the policy for bad records. By default a bad record is an error.
-    once: whether to evaluate a single checkpoint, without waiting for a run.
-    checkpoint: the path of that checkpoint, without the endings of its files; None: the latest.
+    checkpoint: None: those of a run, as they come. "latest" or a path, without the endings of its
+      files: only that checkpoint, without waiting for a run.
     keep_best: the metric whose best checkpoint is kept in the folder "best" of the directory, and
       exported there when the run has ended well. Its patience is the number of evaluations without
       an improvement after which the evaluator asks for the end of the run.
@@ -99,8 +98,8 @@ def follow_checkpoints(
 
   Returns:
     The outcome. Its code is 0 if the run has ended well. This includes a run that ended before the
-    evaluator started, if no other run has appeared. With `once`, the code is 0 if a checkpoint
-    exists. Otherwise the code is 1.
+    evaluator started, if no other run has appeared. With `checkpoint`, the code is 0 if it exists.
+    Otherwise the code is 1.
 
   Raises:
     CheckpointError: a checkpoint does not fit the program, or at the end no checkpoint can be read.
@@ -121,12 +120,12 @@ def follow_checkpoints(
   evaluator = _Evaluator(
     lambda path: evaluation.evaluate_checkpoint(
       program, path, batch_size, config, is_interrupted, bad),
-    checkpoint_dir, is_interrupted, watch, once, keep_best,
+    checkpoint_dir, is_interrupted, watch, checkpoint is not None, keep_best,
     lambda path, exported: saved_model.export_saved_model(
       program, checkpoint_dir, exported, path, config), on_evaluation)
   watch.begin()  # the search for the best checkpoint may have taken a while
-  if once:
-    return evaluator.finish("one evaluation was asked for", 0, checkpoint)
+  if checkpoint is not None:
+    return evaluator.finish("one evaluation was asked for", 0, arguments.path_of(checkpoint))
   watch.log_wait()
   while True:
     end = watch.look()  # before the checkpoints: once the run has ended, the last one is listed

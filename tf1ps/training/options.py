@@ -579,9 +579,9 @@ TABLE: Tuple[Option, ...] = (
   Option("start_timeout", "How long to wait for the other tasks at the start.",
          "Limits, in seconds", _OF_JOB + _ASKING, float, 60.0,
          {"ps": 600.0, "status": 10.0, "top": 10.0}, above=0, trains=True),
-  Option("heartbeat_timeout", "How long a task may be silent before it counts as lost. Behind a "
-         "colon, as in 30:300, how long a ps, or with all_reduce a worker, may then stay away "
-         "before the job ends, by default as long: give the time in which your scheduler starts a "
+  Option("heartbeat_timeout", "How long a task may be silent before it counts as lost. The second "
+         "number of 30:300 is how long a ps, or with all_reduce a worker, may stay away before the "
+         "job ends; by default both are the same. Give the time in which your scheduler starts a "
          "lost task again.", "Limits, in seconds", _OF_JOB, parse_heartbeat_timeout, "30",
          placeholder="X[:X]"),
   Option("grace", "How long a task may take to end after SIGTERM. The chief saves meanwhile, and a "
