@@ -11,7 +11,7 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "arguments": [
-    "CallError", "LATEST", "NewDataError", "PredictionError", "check_checkpoint", "check_given",
+    "CallError", "NewDataError", "PredictionError", "check_checkpoint", "check_given",
     "check_input", "check_output"],
   "calls": ["evaluate", "export", "predict"],
   "contract": [

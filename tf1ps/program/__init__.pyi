@@ -1,6 +1,5 @@
 # The public names, for editors and type checkers. Made by `python -m tests.stubs`.
 from tf1ps.program.arguments import CallError as CallError
-from tf1ps.program.arguments import LATEST as LATEST
 from tf1ps.program.arguments import NewDataError as NewDataError
 from tf1ps.program.arguments import PredictionError as PredictionError
 from tf1ps.program.arguments import check_checkpoint as check_checkpoint
