@@ -44,6 +44,7 @@ from tf1ps.compat import (
   held_back,
   quiet_environment,
   quiet_python,
+  remove_converted_files,
   signal_exit_code,
   use_json_lines,
 )
@@ -197,6 +198,7 @@ def leave(code: int) -> None:
   sys.stdout.flush()
   sys.stderr.flush()
   logging.shutdown()
+  remove_converted_files()
   os._exit(code)
 
 

@@ -6,10 +6,11 @@ TensorFlow these are `tf.Session._do_call` (session_runs.py), `tf.Operation._upd
 (locked_counts.py), `tf.Graph._unsafe_unfinalize` (final_graphs.py), the operations that a
 `tf.train.SessionManager` holds (session_managers.py), the arguments of a
 `tf.train.CheckpointSaverHook` and the collection in which hooks look for the global step
-(saver_hooks.py), `tf.Operation._get_control_flow_context` (regularizers.py), and what the package
-tensorflow-estimator misses (estimator.py). The files of TensorFlow that legacy programs import are
-in internals.py, and those of its layers in layer_files.py. Of Keras it is `naming.reset_uids`
-(keras_names.py), of tf_keras and slim what slim.py names.
+(saver_hooks.py), `tf.Operation._get_control_flow_context` (regularizers.py), the modules
+that AutoGraph makes (converted_functions.py), and what the package tensorflow-estimator misses
+(estimator.py). The files of TensorFlow that legacy programs import are in internals.py, and those
+of its layers in layer_files.py. Of Keras it is `naming.reset_uids` (keras_names.py), of tf_keras
+and slim what slim.py names.
 
 It also holds what every room shares: the base class of all errors, exit codes, waits and retries.
 """
@@ -20,6 +21,7 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "converted_functions": ["converted_files", "remove_converted_files"],
   "drop_ins": ["DropIn"],
   "early_end": ["ENDING_SIGNALS", "EarlyEnd", "remove_early_end"],
   "error_texts": ["Error", "error_causes", "error_line", "failed_assertions", "failed_nodes"],

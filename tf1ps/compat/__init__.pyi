@@ -1,4 +1,6 @@
 # The public names, for editors and type checkers. Made by `python -m tests.stubs`.
+from tf1ps.compat.converted_functions import converted_files as converted_files
+from tf1ps.compat.converted_functions import remove_converted_files as remove_converted_files
 from tf1ps.compat.drop_ins import DropIn as DropIn
 from tf1ps.compat.early_end import ENDING_SIGNALS as ENDING_SIGNALS
 from tf1ps.compat.early_end import EarlyEnd as EarlyEnd

@@ -26,7 +26,14 @@ import time
 from typing import Any, Callable, List, Optional
 
 from tf1ps.cluster import SignalQueue
-from tf1ps.compat import ENDING_SIGNALS, EXIT_FAILED, TIMING, signal_exit_code
+from tf1ps.compat import (
+  ENDING_SIGNALS,
+  EXIT_FAILED,
+  TIMING,
+  converted_files,
+  remove_converted_files,
+  signal_exit_code,
+)
 from tf1ps.launch import task_main
 
 _is_task = False  # a process global: whether this process is a task of `run_together`
@@ -145,7 +152,7 @@ class _Task:
 def _become(main, arguments, output, parent):
   """Turns this process, just forked, into a task. Does not return."""
   global _is_task
-  code = EXIT_FAILED
+  code, inherited = EXIT_FAILED, converted_files()
   try:
     _is_task = True
     os.setpgid(0, 0)  # a terminal's Ctrl-C comes once, from the parent
@@ -156,4 +163,5 @@ def _become(main, arguments, output, parent):
     sys.argv = sys.argv[:1] + arguments
     code = task_main.call(main)
   finally:
+    remove_converted_files(inherited)
     os._exit(code)

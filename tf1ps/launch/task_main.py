@@ -36,7 +36,7 @@ import threading
 import traceback
 
 from tf1ps import links
-from tf1ps.compat import EXIT_FAILED
+from tf1ps.compat import EXIT_FAILED, remove_converted_files
 
 # Variables of a task's environment.
 TLS_VARIABLE = "TF1PS_TLS_DIR"  # the directory of certificates, for encrypted links
@@ -82,6 +82,7 @@ def become_task(fork_server, launcher_pipe, output, env, payload):
   except BaseException:
     traceback.print_exc()
   finally:
+    remove_converted_files()  # the fork server has none
     os._exit(code)
 
 
