@@ -195,7 +195,8 @@ def input_fn(mode, shard):
 def model_fn(features, labels, mode): pass
 """)
   code, lines = commands.run(
-    start, "tf1ps-local", program, "--steps=9", "--num_workers=1", "--log_format=json")
+    start, "tf1ps-local", program, "--steps=9", "--num_workers=1", "--log_format=json",
+    "--log_dir=%s" % (tmp_path / "logs"))
   records = [json.loads(line) for line in lines]
   assert code == 1
   assert all({"time", "severity", "task", "message"} <= set(record) for record in records)
