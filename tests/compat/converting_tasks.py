@@ -16,15 +16,20 @@ def convert_and_leave():
   from tf1ps.cli import app
 
   convert()
-  _count()
+  _show()
   app.leave(0)
 
 
 def in_folder(folder, leaves):
   tempfile.tempdir = folder
   leaves()
-  _count()
+  _show()
 
 
-def _count():
-  print("converted %d" % len(os.listdir(tempfile.gettempdir())))
+def files_in(folder):
+  """The names of the files in a folder and below it, sorted."""
+  return sorted(name for _, _, names in os.walk(folder) for name in names)
+
+
+def _show():
+  print(files_in(tempfile.gettempdir()))

@@ -8,6 +8,7 @@ import sys
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tests import harness
 from tf1ps.compat import quiet
 
 # A program as ours begin: nothing of TensorFlow's has been imported, or seen its variables.
@@ -60,7 +61,8 @@ def run_program(verbosity, program=PROGRAM, **env):
   done = subprocess.run(
       [sys.executable, "-W", "ignore", "-c", program.format(verbosity=verbosity)],
       env=dict({name: value for name, value in os.environ.items() if name not in unset}, **env),
-      stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
+      stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+      timeout=2 * harness.LIMIT)
   assert done.stdout == "3\n", done.stderr
   return done.stderr
 

@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from tests import harness
 from tf1ps.session import process_end
 
 PROGRAM = """
@@ -28,7 +29,8 @@ class Session(process_end.Endable):
 def run(code):
   """Runs code in a process of its own; returns its exit code, its lines, its last error line."""
   ended = subprocess.run([sys.executable, "-c", PROGRAM + textwrap.dedent(code)],
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         timeout=2 * harness.LIMIT)
   errors = ended.stderr.decode().splitlines() or [""]
   return ended.returncode, ended.stdout.decode().splitlines(), errors[-1]
 

@@ -219,7 +219,7 @@ def test_a_ps_that_stands_still(start):
     assert numbers == sorted(set(numbers)) and "recovered" not in chief.output
     ps.signal(signal.SIGSTOP)
     assert chief.wait() == 1
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=2 * harness.LIMIT)
     assert process.returncode == 1, output[-3000:]
     for text in (chief.output, output):
       assert "TaskLostError: lost /job:ps/task:0 at %s: silent" % job.jobs["ps"][0] in text

@@ -2,11 +2,13 @@
 
 AutoGraph writes the source of a converted function into the directory for temporary files, imports
 it, and removes the file by an `atexit` function. A process that leaves by `os._exit` calls no such
-function, so each start of a task would leave files there.
+function, so each start of a task would leave files there. The bytecode of the file, which Python's
+import writes, stays even after an ordinary end.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import tempfile
@@ -36,7 +38,8 @@ def remove_converted_files(kept: Collection[str] = ()) -> None:
   `kept` has the files of the process that this process was forked from.
   """
   for path in converted_files().difference(kept):
-    try:
-      os.remove(path)
-    except OSError:
-      pass  # another process has removed it
+    for name in (path, importlib.util.cache_from_source(path)):
+      try:
+        os.remove(name)
+      except OSError:
+        pass  # Python wrote no bytecode, or another process has removed the file
