@@ -112,8 +112,7 @@ _STRAGGLER = [
   System("SyncReplicasOptimizer, one spare", "sync_replicas",
          ("--straggler=2", "--sleep=0.1", "--aggregate=2"), workers=3, minibatches_per_step=2),
   tf1ps("sync", "--sync_replicas", *_SLEEP, workers=3, minibatches_per_step=3),
-  tf1ps("sync, one spare", "--sync_replicas", "--replicas_to_aggregate=2", *_SLEEP, workers=3,
-        minibatches_per_step=2),
+  tf1ps("sync, one spare", "--sync_replicas=2", *_SLEEP, workers=3, minibatches_per_step=2),
   tf1ps("asynchronous", *_SLEEP, workers=3),
   tf1ps("asynchronous, max_lead=2", "--staleness_policy=max_lead:2", *_SLEEP, workers=3)]
 _STOCK_HOOKS = [

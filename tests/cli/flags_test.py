@@ -40,7 +40,7 @@ from tf1ps.training import options
      'adamm: must be the name of an optimizer (did you mean "adam"?)'),
     ("tf1ps-worker", "--shard=file", "file: value should be one of <files|records|dynamic|none>"),
     ("tf1ps-worker", "--sync_replicas=perhaps",
-     "perhaps: must be true or false"),
+     "perhaps: must be true, false, or from 2 on the gradients in an update"),
     ("tf1ps-local", "--steps=0", "0: must be above 0"),
     ("tf1ps-local", "--heartbeat_timeout=0",
      "0: must be seconds above 0, or two such numbers as in 30:300"),
@@ -104,6 +104,9 @@ def test_all_flags_can_be_written_into_a_file():
   values(["tf1ps-worker", "--steps=7", "--start_timeout=2.5", "--sync_replicas"])
   lines = values.flags_into_string().splitlines()
   assert {"--steps=7", "--start_timeout=2.5", "--sync_replicas"} <= set(lines)
+  values.unparse_flags()
+  values(["tf1ps-worker", "--sync_replicas=2"])
+  assert "--sync_replicas=2" in values.flags_into_string().splitlines()
 
 
 def test_the_page_of_flags_is_up_to_date():

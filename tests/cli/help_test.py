@@ -75,7 +75,7 @@ def test_how_flags_are_shown(start):
     "                              The second number of 30:300 is how long a ps, or with"]
   position = lines.index("  --shard=files|records|dynamic|none")
   assert lines[position + 1].startswith(" " * 30 + "How data are divided among the workers")
-  assert any(line.startswith("  --[no]sync_replicas         All workers make") for line in lines)
+  assert any(line.startswith("  --[no]sync_replicas[=N]     All workers make") for line in lines)
   position = lines.index("  --gpu_memory=auto|none|grow|all|X")
   assert lines[position + 1].startswith(" " * 30 + "The memory that a task takes of each GPU")
   first = "  --checkpoint_dir=DIR        The directory of the job's checkpoints. The chief restores"

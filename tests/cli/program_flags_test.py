@@ -48,7 +48,8 @@ def test_a_program_that_is_not_there_brings_nothing():
   ('FLAGS = {"epochs": True}', "FLAGS['epochs'] must be a whole number, got True"),
   ('FLAGS = {"epochs": 0}', "FLAGS['epochs'] must be above 0, got 0"),
   ('FLAGS = {"clip_norm": "0.1"}', "FLAGS['clip_norm'] must be a number, got '0.1'"),
-  ('FLAGS = {"sync_replicas": 1}', "FLAGS['sync_replicas'] must be True or False, got 1"),
+  ('FLAGS = {"sync_replicas": 1}', "FLAGS['sync_replicas'] must be true, false, or from 2 on the "
+                                   "gradients in an update, got 1"),
   ('FLAGS = {"optimizer": "adams"}', "FLAGS['optimizer'] must be the name of an optimizer "),
   ('FLAGS = {"optimizer": 1}', "FLAGS['optimizer'] must be a text, got 1"),
   ('FLAGS = {"batch_size": "many"}', "FLAGS['batch_size'] must be a number, or a number for each "),

@@ -146,7 +146,7 @@ def as_number(text):
 
 def test_the_flags_become_options(start):
   """Every field of the options but the config and the packing is a flag."""
-  synchronous = ["--sync_replicas=True", "--replicas_to_aggregate=3", "--on_uneven=shrink"]
+  synchronous = ["--sync_replicas=3", "--on_uneven=shrink"]
   stale = ["--staleness_policy=max_lead:2,drop:8,damp,warm_up:5",
            "--overlap=prefetch"]
   several = ["--steps_per_execution=4", "--ps_recovery=lost_only"]

@@ -140,7 +140,7 @@ def test_each_answer_is_complete_and_a_taken_address_is_refused():
         text = answer.read().decode()
         assert before in text or page.text() in text
     with pytest.raises(metrics_address.MetricsError, match=(
-        "the page cannot be served at %s: .* Give another --web" % (address,))):
+        "the page cannot be served at %s: .* Give another http://HOST:PORT" % (address,))):
       page.serve(address)
   finally:
     server.shutdown()
@@ -163,7 +163,7 @@ def test_a_browser_shows_the_job_from_its_begin_to_its_end(start, tmp_path):
   workers[0].wait_for("progress: step")
   port = harness.addresses(1)[0].rpartition(":")[2]
   top = start("top", program_tasks.run_program, "tf1ps-top",
-              ["--ps_hosts=" + address, "--web=" + port, "--start_timeout=30"], tmp_path)
+              ["--ps_hosts=" + address, "http://" + port, "--start_timeout=30"], tmp_path)
   top.wait_for("tf1ps-top: http://127.0.0.1:%s/ shows the job" % port)
   with browser.page(width=1200, height=1000) as page:
     page.open("http://127.0.0.1:%s/" % port)

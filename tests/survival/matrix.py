@@ -23,7 +23,7 @@ _HOLDERS = {
 WORKERS = {"async": 2, "sync": 2, "spare": 3, "all_reduce": 2}
 SCHEME_FLAGS: Dict[str, List[str]] = {
   "async": [], "sync": ["--sync_replicas"],
-  "spare": ["--sync_replicas", "--replicas_to_aggregate=2"],
+  "spare": ["--sync_replicas=2"],
   "all_reduce": ["--replication=all_reduce"]}
 GRADIENTS = {"async": 1, "sync": 2, "spare": 2, "all_reduce": 2}  # in an update
 

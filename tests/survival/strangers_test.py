@@ -53,7 +53,7 @@ class Attacked(object):
     if tls_dir is None:
       self.page = harness.addresses(1)[0]
       self.tasks["top"] = start("top", program_tasks.run_program, "tf1ps-top", [
-        "--ps_hosts=" + self.ps, "--web=" + self.page, "--start_timeout=30"], folder)
+        "--ps_hosts=" + self.ps, "http://" + self.page, "--start_timeout=30"], folder)
       self.tasks["top"].wait_for("shows the job")
 
   def _begin(self, name):

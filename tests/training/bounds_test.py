@@ -41,7 +41,7 @@ def say(one, seconds=60.0, steps=1, **options):
   (shares(waiting=0.9, input=0.8), {},
    "input (80 %): try to read ahead in input_fn (dataset.prefetch)"),
   (shares(waiting=0.9, blocked=0.8), dict(sync_replicas=True),
-   "waiting (80 %): try --replicas_to_aggregate with fewer than all workers"),
+   "waiting (80 %): try --sync_replicas=N with N below the number of workers"),
   (shares(waiting=0.9, blocked=0.8), {}, "waiting (80 %)")])
 def test_each_bound(one, options, line):
   assert say(one, **options) == "bound by " + line

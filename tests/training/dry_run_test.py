@@ -82,7 +82,7 @@ def test_its_queue_runners_and_hooks_run():
 
 def test_what_cannot_train_is_refused():
   with pytest.raises(ValueError, match="3, but there are 2 workers"):
-    run(sync_replicas=True, replicas_to_aggregate=3)
+    run(sync_replicas=3)
 
   def nan(features, labels, mode):
     spec = model_fn(features, labels, mode)

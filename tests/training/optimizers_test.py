@@ -17,7 +17,7 @@ DEFAULT_RATES = {
   "proximal_sgd": 0.01, "proximal_adagrad": 0.05}
 # A value of each option that acts on the update, other than its default.
 CHANGED = {
-  "replication": "in_graph", "sync_replicas": True, "replicas_to_aggregate": 1,
+  "replication": "in_graph", "sync_replicas": True,
   "on_uneven": "pad", "num_clones": 2, "gradient_accumulation_steps": 2, "clip_norm": 1.0,
   "moving_average_decay": 0.9, "overlap": "prefetch", "wire_dtype": "float16",
   "staleness_policy": "damp", "optimizer": "momentum:0.5",

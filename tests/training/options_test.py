@@ -11,6 +11,7 @@ from tf1ps.training.options import (
   TABLE,
   Options,
   check_options,
+  parse_sync_replicas,
   shard_of,
   shared_by_workers,
 )
@@ -81,19 +82,33 @@ def test_another_word_is_refused():
     check_options(Options(steps=1, on_uneven="ends"))
 
 
-@pytest.mark.parametrize("name, value", [
-  ("replicas_to_aggregate", 2), ("on_uneven", "pad")])
-def test_what_only_synchronous_updates_know_is_refused_without_them(name, value):
-  with pytest.raises(ValueError, match="--%s.* applies to .*: give --sync_replicas too" % name):
-    check_options(Options(steps=1, **{name: value}))
-  check_options(Options(steps=1, sync_replicas=True, **{name: value}))
+def test_what_only_synchronous_updates_know_is_refused_without_them():
+  with pytest.raises(ValueError, match="--on_uneven.* applies to .*: give --sync_replicas too"):
+    check_options(Options(steps=1, on_uneven="pad"))
+  check_options(Options(steps=1, on_uneven="pad", sync_replicas=True))
 
 
 @pytest.mark.parametrize("replication", ["in_graph", "all_reduce"])
-@pytest.mark.parametrize("name, value", [("replicas_to_aggregate", 2), ("on_uneven", "pad")])
+@pytest.mark.parametrize("name, value", [("sync_replicas", 2), ("on_uneven", "pad")])
 def test_what_only_workers_with_graphs_of_their_own_know_is_refused(replication, name, value):
   with pytest.raises(ValueError, match="--%s=%s .*--replication=between_graph" % (name, value)):
-    check_options(Options(steps=1, sync_replicas=True, replication=replication, **{name: value}))
+    check_options(Options(**{**dict(steps=1, sync_replicas=True, replication=replication),
+                             name: value}))
+
+
+@pytest.mark.parametrize("given, aggregate, flag", [
+  (True, None, "--sync_replicas"), (2, 2, "--sync_replicas=2"), ("3", 3, "--sync_replicas=3")])
+def test_a_number_of_sync_replicas_is_the_gradients_of_an_update(given, aggregate, flag):
+  options = Options(steps=1, sync_replicas=parse_sync_replicas(given))
+  check_options(options)
+  assert options.is_synchronous and options.replicas_to_aggregate == aggregate
+  assert flag in shared_by_workers(options)
+
+
+@pytest.mark.parametrize("value", [1, -1, 2.5, "yes"])
+def test_a_number_that_may_mean_true_is_refused(value):
+  with pytest.raises(ValueError, match="--sync_replicas must be true, false, or from 2 on .*, got"):
+    check_options(Options(steps=1, sync_replicas=value))
 
 
 @pytest.mark.parametrize("kwargs, text", [

@@ -29,18 +29,18 @@ def name_program(argv: Sequence[str], program: str) -> List[str]:
   Raises:
     UsageError: two arguments name the program.
   """
-  is_boolean = {option.name: option.parse is bool for option in of_program(program)}
+  is_switch = {option.name: option.is_switch for option in of_program(program)}
   flags, others, position = [], [], 0
   while position < len(argv) and argv[position] != "--":
     text, width = argv[position], 1
     name, has_value, value = text.lstrip("-").partition("=")
-    if name.startswith("no") and is_boolean.get(name[len("no"):]):
+    if name.startswith("no") and is_switch.get(name[len("no"):]):
       name = name[len("no"):]
     if not text.startswith("-"):
       others.append(position)
-    elif not has_value and text not in HELP and not is_boolean.get(name):
+    elif not has_value and text not in HELP and not is_switch.get(name):
       value = "".join(argv[position + 1:position + 2])
-      width = 1 if name not in is_boolean and value.startswith("-") else 2
+      width = 1 if name not in is_switch and value.startswith("-") else 2
     if name == "program" and text.startswith("-"):
       flags.append("--program=" + value)
     position += width
@@ -67,7 +67,7 @@ def find_value(argv: Sequence[str], name: str) -> Optional[str]:
 def without_others(argv, program) -> List[str]:
   """Returns the arguments without the flags that only the programs of other tasks have."""
   own = [option.name for option in of_program(program)]
-  others = {option.name: option.parse is bool
+  others = {option.name: option.is_switch
             for option in of_program("task")
             if program != "local" and option.name not in own}
   kept, is_value = [], False

@@ -103,7 +103,7 @@ def _check_values(flags: List[str]) -> None:
   for text in flags:
     name, has_value, value = text.partition("=")
     option = options.get(name.lstrip("-"))
-    if option is None or option.parse is bool:
+    if option is None or option.is_switch and not has_value:
       continue
     if not has_value:
       raise deploy.DeployError("--%s after -- has no value: write --%s=VALUE" % (

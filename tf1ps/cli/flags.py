@@ -76,8 +76,9 @@ def _define(option: Option, default, flag_values) -> None:
     more["allow_override"] = True  # absl defines these flags, too
   if option.values:
     flags.DEFINE_enum(option.name, default, list(option.values), option.help, **more)
-  elif option.parse is bool:
-    flags.DEFINE_flag(flags.Flag(_Boolean(), None, option.name, default, option.help, boolean=True),
+  elif option.is_switch:
+    parser = _Boolean() if option.parse is bool else _Parser(option.parse, option.placeholder)
+    flags.DEFINE_flag(_Switch(parser, None, option.name, default, option.help, boolean=True),
                       flag_values)
   elif option.parse in _NUMBERS:
     flags.DEFINE(_NUMBERS[option.parse](), option.name, default, option.help,
@@ -99,6 +100,15 @@ def _check(option: Option, value) -> bool:
   return True
 
 
+class _Switch(flags.Flag):
+  """A flag that may stand without a value."""
+
+  def serialize(self):
+    if isinstance(self.value, bool):
+      return super().serialize()
+    return "--%s=%s" % (self.name, self.value)
+
+
 class _Serializer(flags.ArgumentSerializer):
 
   def serialize(self, value):
@@ -113,6 +123,13 @@ def placeholder_of(option: Option) -> str:
   if option.placeholder:
     return option.placeholder
   return {int: "N", float: "X"}.get(option.parse, option.name.split("_")[-1].upper())
+
+
+def spelling_of(option: Option) -> str:
+  """Returns a flag as --help shows it, such as "--[no]evaluator" or "--log_dir=DIR"."""
+  if option.is_switch:
+    return "--[no]%s%s" % (option.name, option.placeholder)
+  return "--%s=%s" % (option.name, placeholder_of(option))
 
 
 def meaning_of(option: Option) -> str:
@@ -136,8 +153,7 @@ def as_page() -> str:
     if option.group != group:
       group = option.group
       lines += ["", "## " + group, "", "|flag|default|what it does|programs|", "|-|-|-|-|"]
-    flag = "--[no]%s" % option.name if option.parse is bool else "--%s=%s" % (
-      option.name, placeholder_of(option).replace("|", "\\|"))
+    flag = spelling_of(option).replace("|", "\\|")
     defaults = [_value(option.default), *(
       "%s in tf1ps-%s" % (_value(value), program) for program, value in option.defaults.items())]
     limit = "" if option.at_least is None else " The value must be at least %g." % option.at_least

@@ -52,11 +52,10 @@ def text(program: str, summary: str, user_module: Optional[str] = None,
 
 
 def _of_option(option: Option, program: str) -> List[str]:
-  placeholder, default = flags_lib.placeholder_of(option), FLAGS[option.name].default
+  default = FLAGS[option.name].default
   if isinstance(default, bool):
     default = str(default).lower()
-  return _entry(option.name, None if option.parse is bool else placeholder,
-                flags_lib.meaning_of(option), default)
+  return _entry(flags_lib.spelling_of(option), flags_lib.meaning_of(option), default)
 
 
 def _of_flag(flag) -> List[str]:
@@ -67,12 +66,13 @@ def _of_flag(flag) -> List[str]:
   if choices:
     placeholder = "|".join(choices)
   default = "" if flag.default in (None, "") else flag.default_as_str.strip("'")
-  return _entry(flag.name, None if flag.boolean else placeholder, meaning, default)
+  spelling = "--[no]" + flag.name if flag.boolean else "--%s=%s" % (flag.name, placeholder)
+  return _entry(spelling, meaning, default)
 
 
-def _entry(name: str, placeholder: Optional[str], meaning: str, default) -> List[str]:
-  """The lines of a flag; `placeholder` is None for a boolean flag."""
-  head = "  --[no]%s" % name if placeholder is None else "  --%s=%s" % (name, placeholder)
+def _entry(spelling: str, meaning: str, default) -> List[str]:
+  """The lines of a flag."""
+  head = "  " + spelling
   shown = "" if default in (None, "") else " [%s]" % (default,)
   wrapped = textwrap.wrap(meaning + shown, _WIDTH - 30)
   if len(head) > 28:

@@ -125,6 +125,7 @@ def _parse(option: Option, value, file: str):
   """Returns a value as its option parses it, and its text; raises UsageError."""
   kind = option.parse if option.parse in _KINDS else str
   text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+  text = text.lower() if isinstance(value, bool) else text
   wanted = (int, float) if kind is float else kind
   problem, parsed = "", value
   if kind is str and option.parse is not str:
@@ -137,4 +138,4 @@ def _parse(option: Option, value, file: str):
   problem = problem or option.problem_of(parsed)
   if problem:
     raise errors.UsageError("%s: FLAGS[%r] %s, got %r" % (file, option.name, problem, value))
-  return parsed, text.lower() if kind is bool else text
+  return parsed, text

@@ -1,4 +1,4 @@
-"""The status of a job as a page in a browser, for tf1ps-top --web: its tables, and curves.
+"""The status of a job as a page in a browser, for `tf1ps-top http://PORT`: its tables, and curves.
 
 1. `StatusPage` takes a status per second, and keeps the losses and rates of each job.
 2. `/` is a frame, which loads nothing from other sites. Its script asks for `/status` once per
@@ -139,7 +139,7 @@ class StatusPage:
 
   def serve(self, address: MetricsAddress) -> None:
     """Serves the page, in threads. Raises MetricsError if the address is taken."""
-    server = make_http_server(address, self, "the page", "--web")
+    server = make_http_server(address, self, "the page", "http://HOST:PORT")
     threading.Thread(target=server.serve_forever, daemon=True, name="tf1ps: page").start()
 
   def follow(self, ask_again: Callable[[], Status]) -> None:

@@ -49,7 +49,7 @@ def explain_round_error(error: BaseException) -> BaseException:
       if unescaped.startswith(GUARD_MISMATCH) and '"on_uneven"' in unescaped:
         return RoundRulesError(
           "the replicas of this container use other rules for synchronous updates than this "
-          "replica: %s. Give all of them the same number of workers, --replicas_to_aggregate and "
+          "replica: %s. Give all of them the same number of workers, --sync_replicas and "
           "--on_uneven, or use another --container." % unescaped[len(GUARD_MISMATCH):].strip("] ["))
   return error
 

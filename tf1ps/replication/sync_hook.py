@@ -201,8 +201,8 @@ class _Watch:
     else:
       self._abort(ReplicaLostError(
         "%s: %d of %d replicas remain, and every update needs %d. Start the job again; "
-        "with --on_uneven=shrink or spare replicas (--replicas_to_aggregate), which are arguments "
-        "of SyncReplicasOptimizer, too, it goes on without the lost replica." % (
+        "with --on_uneven=shrink or spare replicas (--sync_replicas=N), which are arguments of "
+        "SyncReplicasOptimizer, too, it goes on without the lost replica." % (
           text, remaining, rules.replicas, rules.aggregate)))
 
 

@@ -151,8 +151,8 @@ def _synchronous(towers, batches, update_ops, options, cluster, shard) -> Step:
                      "program returns the optimizer inside it")
   aggregate = options.replicas_to_aggregate or count
   if aggregate > count:
-    raise ValueError("--replicas_to_aggregate=%d, but there are %d workers: give %d or less" % (
-      aggregate, count, count))
+    raise ValueError("--sync_replicas=%d, but there are %d workers: give a smaller number, or none"
+                     % (aggregate, count))
   optimizer = SyncReplicasOptimizer(
     towers.optimizers.averaged(optimizer), aggregate, count, replica_index=cluster.replica_index,
     on_uneven=options.on_uneven, clip_norm=options.clip_norm, pack_bytes=options.pack_bytes,

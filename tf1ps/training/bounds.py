@@ -85,7 +85,7 @@ def _of_waiting(options) -> str:
   is_own = options.replication == BETWEEN_GRAPH and options.sync_replicas
   if not is_own or options.replicas_to_aggregate is not None:
     return ""
-  return "--replicas_to_aggregate with fewer than all workers"
+  return "--sync_replicas=N with N below the number of workers"
 
 
 _ADVICE = {

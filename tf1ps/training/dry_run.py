@@ -22,7 +22,7 @@ from tf1ps.training import options as options_lib
 from tf1ps.training.outcome import NanLossError
 
 # The options that apply only to a job of several workers or several runs.
-_OF_SEVERAL = ("replication", "num_clones", "sync_replicas", "replicas_to_aggregate", "on_uneven",
+_OF_SEVERAL = ("replication", "num_clones", "sync_replicas", "on_uneven",
                "staleness_policy", "partition_bytes", "overlap", "gradient_accumulation_steps",
                "checkpoint_dir", "trace_steps")
 

@@ -39,7 +39,6 @@ def _need_of_staleness(options):
 NEEDS = {
   "replication": GRADIENTS,
   "sync_replicas": GRADIENTS,
-  "replicas_to_aggregate": GRADIENTS,
   "on_uneven": GRADIENTS,
   "num_clones": GRADIENTS,
   "gradient_accumulation_steps": GRADIENTS,

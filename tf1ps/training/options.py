@@ -71,15 +71,21 @@ class Option(NamedTuple):
   rules: Tuple[Veto, ...] = ()  # the combinations that are refused
   # Returns whether all workers must have the same value, given the options. None: never.
   is_shared: Optional[Callable[["Options"], bool]] = None
-  placeholder: str = ""  # the value in --help, such as "NAME,NAME"
+  placeholder: str = ""  # the value in --help, such as "NAME,NAME", or "[=N]" of a bare flag
   # Returns what is wrong with a value, or "". It replaces above, at_least and values.
   check: Optional[Callable[[object], str]] = None
   trains: bool = False  # whether workers train by it although other programs also have it
   first: bool = False  # whether --help also shows it, because a first job may need it
+  bare: bool = False  # whether --NAME and --noNAME also stand without a value
 
   def default_of(self, program: str) -> object:
     """The default in a program."""
     return self.defaults.get(program, self.default)
+
+  @property
+  def is_switch(self) -> bool:
+    """Whether the flag may stand without a value."""
+    return self.bare or self.parse is bool
 
   def problem_of(self, value) -> str:
     """What is wrong with a value by itself, such as "must be above 0"; "" if nothing is."""
@@ -183,6 +189,19 @@ def parse_restart(text: str) -> int:
   if text != "never":
     raise ValueError("must be never, on_failure, or on_failure:N with N restarts of at least 1")
   return 0
+
+
+def parse_sync_replicas(value: Union[bool, int, str]) -> Union[bool, int]:
+  """Parses --sync_replicas: whether updates are synchronous, or the gradients in an update.
+
+  Raises ValueError. 1 is refused, because it may mean true, or one gradient.
+  """
+  text = str(value).lower()
+  if text in ("true", "t", "false", "f", "0"):
+    return text.startswith("t")
+  if not text.isdigit() or int(text) < 2:
+    raise ValueError("must be true, false, or from 2 on the gradients in an update")
+  return int(text)
 
 
 def split_learning_rate(value: Union[None, float, str]
@@ -477,11 +496,14 @@ TABLE: Tuple[Option, ...] = (
          "Training", _TRAINING, float, check=_problem_of_decay,
          is_shared=lambda options: options.moving_average_decay is not None),
   Option("sync_replicas", "All workers make each update together, by the mean of their gradients. "
-         "Without it each worker updates on its own; all_reduce is always synchronous.", "Training",
-         _TRAINING, bool, False, is_shared=lambda options: True, first=True),
-  Option("replicas_to_aggregate", "The gradients in a synchronous update; by default one from each "
-         "worker. With fewer, an update does not wait for the slowest workers.", "Training",
-         _TRAINING, int, above=0, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
+         "Without it each worker updates on its own; all_reduce is always synchronous. "
+         "--sync_replicas=N takes the first N gradients, N below the number of workers, so that an "
+         "update does not wait for the slowest.", "Training", _TRAINING, parse_sync_replicas, False,
+         placeholder="[=N]", bare=True, check=_problem_of_parsing(parse_sync_replicas), rules=(
+           Veto(lambda options: options.replicas_to_aggregate is not None
+                and not _is_own_graph(options),
+                "with a number needs --replication=between_graph, the default"),),
+         is_shared=lambda options: True, first=True),
   Option("on_uneven", "What happens when the data of one worker end and updates are synchronous. "
          "stop_all: training ends for all. pad: the worker takes part without a gradient. shrink: "
          "the others go on without it. repeat: its data begin again until all workers have come "
@@ -615,9 +637,6 @@ TABLE: Tuple[Option, ...] = (
          "127.0.0.1, or at HOST:PORT. tf1ps-local counts up from it: each task has its own. By "
          "default nothing is served.", "Output", _OF_JOB, parse_metrics_address,
          placeholder="[HOST:]PORT", first=True),
-  Option("web", "Show the job as a page for a browser, on this port of 127.0.0.1, or at HOST:PORT, "
-         "instead of on the terminal.", "Output", ("top",), parse_metrics_address,
-         placeholder="[HOST:]PORT"),
   Option("verbosity", "The least severe messages that TensorFlow logs. info shows those of its "
          "start, warning hides them.", "Output", PROGRAMS, parse_verbosity, "warning",
          placeholder="LEVEL", first=True),
@@ -632,6 +651,8 @@ BY_NAME = {option.name: option for option in TABLE}
 
 # Flags that are gone, each with its remedy. A program refuses them with this advice.
 OLD_FLAGS = {
+  "web": "give http://[HOST:]PORT, without a flag",
+  "replicas_to_aggregate": "give --sync_replicas=N",
   "recovery_timeout": "give --heartbeat_timeout=30:X",
   "ssh": "set ssh's options for the hosts in ~/.ssh/config",
   "chdir": "run tf1ps-ssh in the folder of this name",
@@ -695,7 +716,12 @@ class Options(_Values):
   @property
   def is_synchronous(self) -> bool:
     """Whether several workers make one update together."""
-    return self.sync_replicas or self.replication == ALL_REDUCE
+    return bool(self.sync_replicas) or self.replication == ALL_REDUCE
+
+  @property
+  def replicas_to_aggregate(self) -> Optional[int]:
+    """The gradients in a synchronous update, or None for one from each worker."""
+    return None if isinstance(self.sync_replicas, bool) else self.sync_replicas
 
   @property
   def rate(self) -> Optional[float]:
