@@ -46,7 +46,16 @@ def test_a_narrow_terminal_cuts_no_number():
 def test_an_output_that_is_not_a_terminal_is_refused(start):
   assert commands.run(start, "tf1ps-top", "--ps_hosts=a:1") == (
     1, ["tf1ps-top: the output is not a terminal: call tf1ps-status, which prints lines, or give "
-        "--web"])
+        "http://8080 to see a page at this port"])
+
+
+@pytest.mark.parametrize("arguments, said", [
+  (["http://8080", "http://9090"],
+   "http://8080 and http://9090: one page shows the job: leave one out"),
+  (["http://host"], "http://host must be a port from 1 to 65535, or HOST:PORT behind http://")])
+def test_a_page_without_an_address_is_refused(start, arguments, said):
+  assert commands.run(start, "tf1ps-top", "--ps_hosts=a:1", *arguments) == (
+    1, ["tf1ps-top: " + said])
 
 
 def test_the_page_shows_the_lines_of_the_sample():
