@@ -67,7 +67,8 @@ _S = _lines(
   tf1ps("8 steps per run, 2 in flight, 1 thread", "--steps_per_execution=8", "--overlap=2",
         *_ONE))
 _M = _lines(
-  DEFAULTS, BFLOAT16, tf1ps("float16", "--wire_dtype=float16"),
+  DEFAULTS, tf1ps("8 steps per run", "--steps_per_execution=8"), BFLOAT16,
+  tf1ps("float16", "--wire_dtype=float16"),
   tf1ps("prefetch", "--overlap=prefetch"), PREFETCH, IN_FLIGHT,
   tf1ps("16 bits, 2 in flight, 1 thread", *IN_FLIGHT.options, *_ONE))
 _L = _lines(

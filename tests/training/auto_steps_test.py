@@ -8,16 +8,17 @@ import tensorflow.compat.v1 as tf
 from tests.training import local_job
 from tf1ps.training import auto_steps
 from tf1ps.training.options import Options
-from tf1ps.transfer import run_length
+from tf1ps.transfer import run_length, unrolling
 
 
 class Fetches:
   """Fetches of a step of so many operations; it notes the copies that are asked for."""
 
-  def __init__(self, ops=100, refuses=False):
+  def __init__(self, ops=100, refuses=False, has_early_values=False):
     self.steps = self.most = 1
     self.graph, self._ops, self._refuses, self.asked = tf.Graph(), ops, refuses, []
     self.graph.finalize()
+    self.has_early_values = lambda: has_early_values
 
   def count_ops(self):
     return self._ops
@@ -57,6 +58,20 @@ def test_the_faster_the_step_the_more_steps_in_a_run(clock, step, most):
   run(hook, fetches, clock, lambda steps: step * (steps + 1) / 2)  # copies take half of the time
   assert fetches.most == most and fetches.asked == [most][:most - 1]
   assert fetches.graph.finalized and hook.has_ended == (most > 1)
+
+
+@pytest.mark.parametrize("step, most", [(0.001, 16), (0.1, 8), (0.15, 4), (0.6, 1)])
+def test_large_values_allow_longer_runs(clock, step, most):
+  fetches = Fetches(has_early_values=True)
+  hook = auto_steps.AutoSteps(fetches, lambda: 10**6)
+  run(hook, fetches, clock, lambda steps: step * (steps + 1) / 2)
+  assert fetches.most == most and fetches.asked == [most][:most - 1]
+
+
+def test_a_short_job_does_not_try_long_runs(clock):
+  fetches = Fetches(ops=1000, has_early_values=True)
+  run(auto_steps.AutoSteps(fetches, lambda: 100), fetches, clock, lambda steps: 0.1 * steps)
+  assert not fetches.asked
 
 
 @pytest.mark.parametrize("ratio, most", [(0.9, 16), (0.98, 1), (1.5, 1)])
@@ -138,8 +153,10 @@ def grows(monkeypatch):
     monkeypatch.setattr(run_length, name, value)
 
 
-def test_a_job_grows_and_makes_the_same_steps(grows, caplog):
+@pytest.mark.parametrize("early_bytes", [1 << 19, 0])
+def test_a_job_grows_and_makes_the_same_steps(grows, caplog, monkeypatch, early_bytes):
   """The values are those of single steps, and the job ends at the very step."""
+  monkeypatch.setattr(unrolling, "_EARLY_BYTES", early_bytes)
   found = {}
   for steps in (1, "auto"):
     with caplog.at_level(logging.INFO, "tf1ps"):

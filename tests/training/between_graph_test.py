@@ -108,6 +108,7 @@ def test_one_update(tmp_path, policies):
 
   tf.disable_control_flow_v2()  # as the programs do
   step = build(Cluster({"local": {0: "localhost:0"}}, "local", 0), **policies)
+  assert step.reads_early == (not policies)
   server = tf.train.Server({"local": ["localhost:0"]})
   with tf.Session(server.target) as session:
     session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])

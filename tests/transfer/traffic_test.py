@@ -256,7 +256,8 @@ def test_a_table(graph):
 
 @pytest.mark.parametrize("count, text", [
   (0, "0 bytes"), (12, "12 bytes"), (999.4, "999 bytes"), (999.6, "1 KB"), (1661234, "1.66 MB"),
-  (999900, "1 MB"), (1500, "1.5 KB"), (7450000, "7.45 MB"), (2.5e9, "2.5 GB")])
+  (999900, "1 MB"), (1500, "1.5 KB"), (7450000, "7.45 MB"), (2.5e9, "2.5 GB"),
+  (12.3e12, "12.3 TB")])
 def test_bytes_for_people(count, text):
   assert wire_options.format_bytes(count) == text
 

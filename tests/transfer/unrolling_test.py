@@ -5,6 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests.transfer import steps
+from tf1ps.graph import needed_ops
 from tf1ps.transfer import prefetch, unrolling
 
 pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
@@ -19,8 +20,9 @@ def cluster(request, forks):
 @pytest.mark.slow
 @pytest.mark.parametrize("is_ref", [False, True])
 @pytest.mark.parametrize("embedding", [False, True])
-def test_losses_and_variables_are_those_of_single_steps(cluster, is_ref, embedding):
+def test_losses_and_variables_are_those_of_single_steps(cluster, is_ref, embedding, monkeypatch):
   """Eleven batches in runs of four: the third run ends after three, and none is lost."""
+  monkeypatch.setattr(unrolling, "_EARLY_BYTES", 0)  # the variables are small
   jobs, target = cluster
   losses, values = steps.classic(jobs, target, is_ref=is_ref, embedding=embedding)
   assert len(losses) == 11
@@ -111,6 +113,36 @@ def test_a_fetch_on_a_ps_has_a_buffer_of_its_own():
     for each in unrolled.fetches:
       assert each["total"].op.type == "DeepCopy" and "/job:ps" in each["total"].device
       assert each["doubled"].op.type == "Mul" and each["op"].type == "Mul"
+
+
+@pytest.mark.parametrize("is_ref", [False, True])
+def test_a_large_value_travels_when_its_own_update_is_made(is_ref):
+  """The small value waits for all updates, so its arrival shows that the previous step is done."""
+  with tf.Graph().as_default() as graph:
+    with tf.device("/job:ps/task:0"):
+      sizes = {"large": 1 << 17, "small": 1, "larger": 1 << 18, "constant": 1 << 18}
+      values = [tf.get_variable(name, [size], use_resource=not is_ref)
+                for name, size in sizes.items()]
+    with tf.device(steps.WORKER):
+      loss = tf.add_n([tf.reduce_sum(value) for value in values])
+    update = tf.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=values[:3])
+    unrolling.Unrolled(update, 3, loss)
+
+    assert unrolling.has_early_values([update, loss], steps.WORKER)
+    assert not unrolling.has_early_values([update, loss, None], "/job:ps/task:0")
+    waits = {}
+    for op in graph.get_operations():
+      if op.name.startswith("unrolled/step_2") and [
+          tensor.op.name in sizes for tensor in op.inputs] == [True]:
+        waits[op.inputs[0].op.name] = sorted(
+          other.inputs[0].op.name for other in needed_ops([op])
+          if "GradientDescent" in other.type and other.name.startswith("unrolled/step_1"))
+    everything = ["large", "larger", "small"]
+    assert waits == {"large": ["large"], "larger": ["larger"], "small": everything,
+                     "constant": everything}
+    before = len(graph.get_operations())
+    unrolling.Unrolled(update, 2, loss, reads_early=False)
+    assert not [op for op in graph.get_operations()[before:] if "read_before" in op.name]
 
 
 def test_a_step_that_prefetches_is_refused():

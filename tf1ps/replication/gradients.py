@@ -112,7 +112,7 @@ def _reduce(gradients, reduction):
 
 
 def _without_repeats(gradient):
-  """Returns the gradient; if it is sparse, with a single row per index."""
+  """Returns the gradient; if it is sparse, with a single row per index, of unknown number."""
   if not isinstance(gradient, tf.IndexedSlices):
     return gradient
   with tf.get_default_graph().colocate_with(gradient.values.op):

@@ -6,7 +6,7 @@ the update with this gradient: 0 for a single worker, about n - 1 for n workers 
 ps that holds the global step measures the age:
 
 1. `begin_gradient_age` reads the global step at the beginning of the step, when the step reads the
-   variables.
+   variables. (A run of several steps may read large variables up to one transfer before.)
 2. `age_at_push` reads the global step again when the gradients have arrived. `damped_learning_rate`
    divides the learning rate by that age. `apply_unless_older` makes the update only if the age is
    low enough. Both need the age before the update, which costs a round trip to the ps.

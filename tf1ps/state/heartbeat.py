@@ -263,9 +263,10 @@ class Heartbeat:
   def describe_by(self, figures: Callable[[], object]) -> None:
     """Sends more figures of this task with each heartbeat.
 
-    `figures` is called in the heartbeat's thread and in other threads. It returns an object with an
-    attribute `steps`, the steps of this process, and a method `to_json`, which returns the figures
-    that other tasks see.
+    `figures` is called in the heartbeat's thread before each beat, and in other threads. It must
+    not wait for anything: an error loses the figures, but a wait delays the beat. It returns an
+    object with an attribute `steps`, the steps of this process, and a method `to_json`, which
+    returns the figures that other tasks see.
     """
     self._figures = figures
 

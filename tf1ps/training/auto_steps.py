@@ -29,7 +29,8 @@ class AutoSteps(tf.train.SessionRunHook):
       find_left: returns the number of steps that this worker has left, or None if it is unknown.
     """
     self._fetches, self._last = fetches, None
-    self._length = RunLength(fetches.count_ops, find_left)
+    self._length = RunLength(
+      fetches.count_ops, find_left, has_early_values=fetches.has_early_values)
 
   @property
   def has_ended(self) -> bool:

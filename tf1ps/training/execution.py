@@ -24,7 +24,7 @@ from tf1ps.graph import needed_ops, ops_of
 from tf1ps.training import step as step_lib
 from tf1ps.training.counts import Counts, as_list
 from tf1ps.training.outcome import NanLossError
-from tf1ps.transfer import Unrolled
+from tf1ps.transfer import Unrolled, has_early_values
 
 _FIRST = 25  # `faster` in `stops.Stops.may_make` before a session's first run of several steps
 
@@ -49,6 +49,7 @@ class Fetches:
     self.steps, self.most, self.has_op = 1, 1, most > 1 or may_grow
     self.graph = next((tensor.graph for tensor in (step.examples, step.loss)
                        if isinstance(tensor, tf.Tensor)), None)
+    self._reads_early = step.reads_early
     self._single = dict(op=step.train_op, loss=step.loss, size=step.examples, taken=step.taken,
                         counted=step.counted, more=more)
     self._several = self._single
@@ -64,7 +65,7 @@ class Fetches:
     step = self._single
     self._unrolled = built = Unrolled(
       step["op"], most, step["loss"], step["size"], step["taken"],
-      fetches=dict(counted=step["counted"], more=step["more"]))
+      fetches=dict(counted=step["counted"], more=step["more"]), reads_early=self._reads_early)
     self._several = dict(
       op=built.train_ops, loss=built.losses, size=built.batch_sizes, taken=built.taken,
       counted=[each["counted"] for each in built.fetches],
@@ -74,6 +75,12 @@ class Fetches:
   def count_ops(self) -> int:
     """Returns the number of operations that a step needs."""
     return len(needed_ops(ops_of([self._single["op"], self._single["loss"]])))
+
+  def has_early_values(self) -> bool:
+    """Whether a run of several steps moves values and gradients at the same time."""
+    loss = self._single["loss"]
+    return self._reads_early and loss is not None and has_early_values(
+      [self._single["op"], loss], loss.device)
 
   def choose(self, steps: int) -> None:
     """Sets the number of steps of the next run."""

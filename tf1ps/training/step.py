@@ -36,6 +36,8 @@ class Step(NamedTuple):
   counted: Optional[tf.Operation] = None  # counts the age of an asynchronous update's gradient
   age_tables: List[AgeTable] = []  # count the ages of this step and of `others`
   taken: Optional[tf.Tensor] = None  # bool []: whether the gradient is in an update; None: always
+  # Whether a run of several steps may read a value before the rest of the previous update is made.
+  reads_early: bool = True
   global_step: Optional[tf.Tensor] = None  # int64 [], after a synchronous update; None: unknown
   # Counts this worker's remaining data when the data of another worker end.
   remainder: Optional[remainder_lib.Remainder] = None

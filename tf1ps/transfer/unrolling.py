@@ -7,7 +7,8 @@ the previous step has updated. For each copy after the first, in this order:
 1. On each task, the operations of the copy that touch a variable or another handle wait for all
    operations of the previous step on that task. They wait through a no-op on that task, so the
    order needs no message. The task of the global step has the increment of the global step, which
-   waits for the updates on all tasks.
+   waits for the updates on all tasks. The read of a large variable waits only for the operations
+   of the previous step on this variable, so its value travels while other gradients still come.
 2. One value from each task arrives on the worker. The previous step is then done, and the worker
    notes how many steps this run has finished, and the number of their examples.
 3. The copy draws its batch. If the data end during a run, the note says on which examples the run
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import math
 import uuid
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
@@ -47,6 +49,8 @@ from tf1ps.graph import (
 )
 from tf1ps.transfer import prefetch
 
+_EARLY_BYTES = 1 << 19  # of a value that travels alone; smaller values travel together
+_READS = frozenset(["ReadVariableOp", "Identity"])  # an Identity reads a reference
 # Handles, and the types for which TensorFlow 1.15 has no DeepCopy.
 _NOT_COPIED = frozenset([tf.resource, tf.variant, tf.uint32, tf.uint64])
 
@@ -71,6 +75,24 @@ class EndOfDataError(Error, tf.errors.OutOfRangeError):
     self.done = done
 
 
+def has_early_values(step: Any, worker: str) -> bool:
+  """Whether a run of several steps moves values and gradients at the same time.
+
+  Args:
+    step: a structure of the step's tensors and operations; some may be None.
+    worker: the worker's device.
+  """
+  return bool(StepChain(step, worker).early)
+
+
+class _EarlyRead(NamedTuple):
+  """A read that waits for a part of the previous step."""
+
+  op: tf.Operation
+  task: str
+  touching: List[tf.Operation]  # the operations of a step on the variable
+
+
 class StepChain:
   """A step, and the order between its copies.
 
@@ -83,13 +105,17 @@ class StepChain:
     operations of a copy wait for the previous step.
   - last: operations that no operation of the step on this task waits for. An operation in a branch
     may not run, so the operations outside of the branch that need it replace it.
-  - arriving: on each task except the worker, a value that travels to the worker and does not depend
-    on the batch. On a task without such a value, the no-op of the task sends a signal.
+  - arriving: on each task except the worker, the smallest value that travels to the worker and
+    does not depend on the batch. On a task without such a value, the no-op of the task sends a
+    signal.
+  - `early`: reads of large variables, except for arriving values. They wait for the operations of
+    the previous step on their variable.
   """
 
-  def __init__(self, step: dict, worker: str,
-               note: Callable[[List[dict]], tf.Operation] = lambda before: tf.no_op()):
-    """Analyzes the step, a dict of its tensors and operations by name; some values may be None.
+  def __init__(self, step: Any, worker: str,
+               note: Callable[[List[dict]], tf.Operation] = lambda before: tf.no_op(),
+               reads_early: bool = True):
+    """Analyzes the step, a structure of tensors and operations; some may be None.
 
     `note` is called with the steps before a copy. It builds an operation on the worker that notes
     that these steps are done. Only `build` calls `note`.
@@ -109,6 +135,7 @@ class StepChain:
     if self._arriving:
       self._first = Subgraph(list(self._arriving.values()))
       self._remainder = Subgraph(step, without=self._first.ops)
+    self.early = self._find_early() if reads_early else []
 
   def build(self, steps: int) -> List[dict]:
     """Builds the copies in the default graph; returns the tensors of all steps."""
@@ -152,6 +179,9 @@ class StepChain:
     name = "step_%d" % number
     waits: Dict[str, Sequence[tf.Operation]] = {
       op.name: [gates[task]] for task in gates for op in self._gated[task]}
+    for read in self.early:
+      with tf.device(read.task), tf.control_dependencies([of(op) for op in read.touching]):
+        waits[read.op.name] = [make_gate("read_before_%d" % number)]
     first = None
     if self._first is not None:
       first = self._first.copy(name, number, waits=waits)
@@ -215,24 +245,62 @@ class StepChain:
           behind.append(consumer)
     return behind
 
+  def _find_early(self) -> List[_EarlyRead]:
+    """The reads of large variables that need not wait for the whole previous step."""
+    arriving = set() if self._first is None else {op.name for op in self._first.ops}
+    touching = collections.defaultdict(list)
+    for op in self._subgraph.ops:
+      for name in {_state_of(tensor.op) for tensor in op.inputs if is_handle(tensor.op)}:
+        touching[name].append(op)
+    early = []
+    for task, ops in self._gated.items():
+      for op in ops if task != self._worker else ():
+        if op.type not in _READS or op.name in arriving or _bytes(op.outputs[0]) < _EARLY_BYTES:
+          continue
+        others = touching[_state_of(op.inputs[0].op)]
+        if all(map(self._ends_itself, others)) and any(
+            other.type not in _READS for other in others):  # else nothing changes the variable
+          early.append(_EarlyRead(op, task, others))
+    return early
+
+  def _ends_itself(self, op) -> bool:
+    """Whether an operation on a variable always runs, and passes the variable to no other."""
+    depth = self._depths[op.name]
+    return not depth.loops and not depth.branches and not any(
+      tensor.op.name == op.name and is_handle_type(tensor)
+      for consumer in self._consumers[op] for tensor in consumer.inputs)
+
   def _find_arriving(self) -> Dict[str, tf.Tensor]:
-    """By task, a value that travels to the worker and does not depend on the batch."""
+    """By task, a small value that travels to the worker and does not depend on the batch."""
     below = collections.defaultdict(set, {
       task: descendants(ops, self._consumers) for task, ops in self._gated.items()})
-    arriving = {}
+    arriving: Dict[str, tf.Tensor] = {}
     for op in self._subgraph.ops:
       if op in below[self._worker] or self._is_of_worker(op) or self._depths[op.name].branches:
         continue
       task = self._tasks[op.name]
-      if task in arriving or op not in below[task]:
+      if op not in below[task]:
         continue
       for consumer in self._consumers[op]:
         if self._is_of_worker(consumer):
           tensor = next((t for t in consumer.inputs if t.op.name == op.name), None)
           if tensor is not None:
-            arriving[task] = tensor
+            if task not in arriving or _bytes(tensor) < _bytes(arriving[task]):
+              arriving[task] = tensor
             break
     return arriving
+
+
+def _state_of(handle) -> Any:
+  """The name of a handle's state; several operations may stand for one variable."""
+  return handle.node_def.attr["shared_name"].s or handle.name
+
+
+def _bytes(tensor) -> float:
+  """The bytes of a tensor; infinite if its shape is not known."""
+  if not tensor.shape.is_fully_defined():
+    return math.inf
+  return tensor.shape.num_elements() * tensor.dtype.base_dtype.size
 
 
 def _may_be_batch(tensor) -> bool:
@@ -267,7 +335,7 @@ class Unrolled:
 
   def __init__(self, train_op: tf.Operation, steps: int, loss: Optional[tf.Tensor] = None,
                batch_size: Optional[tf.Tensor] = None, taken: Optional[tf.Tensor] = None,
-               fetches: Any = None, worker: Optional[str] = None):
+               fetches: Any = None, worker: Optional[str] = None, reads_early: bool = True):
     """Builds the copies in the graph of the step. The step itself is the first copy.
 
     Args:
@@ -279,6 +347,8 @@ class Unrolled:
       taken: whether the update was made, a bool scalar; None: it is always made.
       fetches: further tensors and operations of the step, in a structure of lists and dicts.
       worker: the device of the worker, such as "/job:worker/task:0"; None: the device of the loss.
+      reads_early: whether the value of a large variable may be read before the updates of others
+        are made.
 
     Raises:
       ValueError: if `steps` is below 1, neither a loss nor a worker is given, the batch is fed, or
@@ -305,7 +375,7 @@ class Unrolled:
       if self.steps > 1:
         fetches = tf.nest.map_structure(self._own_buffer, fetches)
       tensors = dict(train_op=train_op, loss=loss, size=batch_size, taken=taken, fetches=fetches)
-      chain = StepChain(tensors, self._worker, self._note)
+      chain = StepChain(tensors, self._worker, self._note, reads_early)
       if self.steps > 1:
         chain.check_draws()
       each = chain.build(self.steps)

@@ -20,8 +20,8 @@ def pack_bytes_of_process() -> int:
 
 
 def format_bytes(count: float) -> str:
-  """Returns a text such as "1.7 MB", in powers of 1,000 as is usual for networks."""
-  for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+  """Returns a text such as "1.7 MB", in powers of 1,000, as is usual for networks and disks."""
+  for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
     if count >= 0.9995 * size:
       return "%.3g %s" % (count / size, unit)
   return "%d bytes" % round(count)
