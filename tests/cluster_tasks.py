@@ -137,8 +137,13 @@ def exchange(kind, jobs, job, limit):
 
 
 def call_ps(jobs):
-  """A worker with a run that waits for its ps."""
+  """A worker with runs that wait for its ps."""
   os.environ.update(session_config.grpc_environment())
   server = tf.train.Server(tf.train.ClusterSpec(jobs), "worker", 0)
   with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
-    tf.Session(server.target).run(tf.constant(1))
+    value = tf.constant(1)
+    while True:
+      try:
+        return tf.Session(server.target).run(value)
+      except tf.errors.UnavailableError:
+        pass  # TensorFlow 2.16 reports a closed connection, and later ones connect again

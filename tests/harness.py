@@ -22,7 +22,8 @@ from tf1ps.launch import fork_server, ports
 LIMIT = 60.0  # seconds; for whatever takes one or two on a machine that has nothing else to do
 # A line of TensorFlow's log, or one that goes on with it.
 _LOGGED = re.compile(r"(\d{4}-\d\d-\d\d [\d:.]+: )?[IWE](\d{4} | tensorflow/)"
-                     r"|Additional GRPC error information|:UNKNOWN:Error|:\{\"created\":")
+                     r"|Additional GRPC error information|:UNKNOWN:Error|:\{\"created\":"
+                     r"|\t \[\[\{\{node ")
 _BLOCK = 200  # ports that a process of tests takes for itself at a time
 _LOWEST = 2048  # of all ports: services of the system have those below
 _blocks = []  # the sockets by which other processes of tests know that a block is taken
