@@ -101,6 +101,12 @@ def test_ref_variables_of_a_program():
     "seen": (WORKER, "VariableV2", b"")}
 
 
+@pytest.mark.parametrize("policy, reads_early", [
+  (None, True), ("drop:0", False), ("damp", False), ("drop:0,damp", False)])
+def test_values_are_read_early_unless_their_age_changes_the_update(policy, reads_early):
+  assert build(CLUSTER, **({"staleness_policy": policy} if policy else {})).reads_early == reads_early
+
+
 @pytest.mark.parametrize("policies", [{}, {"staleness_policy": "drop:0,damp"}])
 def test_one_update(tmp_path, policies):
   def find(name):
@@ -108,7 +114,6 @@ def test_one_update(tmp_path, policies):
 
   tf.disable_control_flow_v2()  # as the programs do
   step = build(Cluster({"local": {0: "localhost:0"}}, "local", 0), **policies)
-  assert step.reads_early == (not policies)
   server = tf.train.Server({"local": ["localhost:0"]})
   with tf.Session(server.target) as session:
     session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])

@@ -112,7 +112,7 @@ def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -
   keep_constants_local()
   # An age that changes the update is exact only if values and global step are read together.
   step = Step(train_op, batches.loss, batches.examples, taken=taken,
-              reads_early=not options.staleness.damp)
+              reads_early=options.staleness.drop is None and not options.staleness.damp)
   if ahead is not None:
     step = step._replace(train_op=ahead.with_put(train_op), hooks=[ahead.make_session_run_hook()])
   return _with_age(step, age, options, cluster)
