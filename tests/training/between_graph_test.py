@@ -104,7 +104,8 @@ def test_ref_variables_of_a_program():
 @pytest.mark.parametrize("policy, reads_early", [
   (None, True), ("drop:0", False), ("damp", False), ("drop:0,damp", False)])
 def test_values_are_read_early_unless_their_age_changes_the_update(policy, reads_early):
-  assert build(CLUSTER, **({"staleness_policy": policy} if policy else {})).reads_early == reads_early
+  policies = {"staleness_policy": policy} if policy else {}
+  assert build(CLUSTER, **policies).reads_early == reads_early
 
 
 @pytest.mark.parametrize("policies", [{}, {"staleness_policy": "drop:0,damp"}])
