@@ -14,11 +14,11 @@ from tf1ps.transfer import run_length, unrolling
 class Fetches:
   """Fetches of a step of so many operations; it notes the copies that are asked for."""
 
-  def __init__(self, ops=100, refuses=False, has_early_values=False):
+  def __init__(self, ops=100, refuses=False, may_gain_in_long_runs=False):
     self.steps = self.most = 1
     self.graph, self._ops, self._refuses, self.asked = tf.Graph(), ops, refuses, []
     self.graph.finalize()
-    self.has_early_values = lambda: has_early_values
+    self.may_gain_in_long_runs = lambda: may_gain_in_long_runs
 
   def count_ops(self):
     return self._ops
@@ -61,15 +61,15 @@ def test_the_faster_the_step_the_more_steps_in_a_run(clock, step, most):
 
 
 @pytest.mark.parametrize("step, most", [(0.001, 16), (0.1, 8), (0.15, 4), (0.6, 1)])
-def test_large_values_allow_longer_runs(clock, step, most):
-  fetches = Fetches(has_early_values=True)
+def test_large_values_and_embeddings_allow_longer_runs(clock, step, most):
+  fetches = Fetches(may_gain_in_long_runs=True)
   hook = auto_steps.AutoSteps(fetches, lambda: 10**6)
   run(hook, fetches, clock, lambda steps: step * (steps + 1) / 2)
   assert fetches.most == most and fetches.asked == [most][:most - 1]
 
 
 def test_a_short_job_does_not_try_long_runs(clock):
-  fetches = Fetches(ops=1000, has_early_values=True)
+  fetches = Fetches(ops=1000, may_gain_in_long_runs=True)
   run(auto_steps.AutoSteps(fetches, lambda: 100), fetches, clock, lambda steps: 0.1 * steps)
   assert not fetches.asked
 

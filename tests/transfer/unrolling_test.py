@@ -128,8 +128,9 @@ def test_a_large_value_travels_when_its_own_update_is_made(is_ref):
     update = tf.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=values[:3])
     unrolling.Unrolled(update, 3, loss)
 
-    assert unrolling.has_early_values([update, loss], steps.WORKER)
-    assert not unrolling.has_early_values([update, loss, None], "/job:ps/task:0")
+    assert unrolling.may_gain_in_long_runs([update, loss], steps.WORKER)
+    assert not unrolling.may_gain_in_long_runs([update, loss], steps.WORKER, reads_early=False)
+    assert not unrolling.may_gain_in_long_runs([update, loss, None], "/job:ps/task:0")
     waits = {}
     for op in graph.get_operations():
       if op.name.startswith("unrolled/step_2") and [
@@ -143,6 +144,15 @@ def test_a_large_value_travels_when_its_own_update_is_made(is_ref):
     before = len(graph.get_operations())
     unrolling.Unrolled(update, 2, loss, reads_early=False)
     assert not [op for op in graph.get_operations()[before:] if "read_before" in op.name]
+
+
+@pytest.mark.parametrize("is_ref", [False, True])
+@pytest.mark.parametrize("embedding", [False, True])
+def test_long_runs_may_gain_where_a_ps_looks_up_rows_for_the_batch(is_ref, embedding):
+  with tf.Graph().as_default():
+    step = steps.build(dict(ps=["ps:1"], worker=["worker:1"]), is_ref=is_ref, embedding=embedding)
+    assert unrolling.may_gain_in_long_runs(
+      [step.train_op, step.loss, step.size], steps.WORKER, reads_early=False) is embedding
 
 
 def test_a_step_that_prefetches_is_refused():

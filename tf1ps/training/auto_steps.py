@@ -30,7 +30,7 @@ class AutoSteps(tf.train.SessionRunHook):
     """
     self._fetches, self._last = fetches, None
     self._length = RunLength(
-      fetches.count_ops, find_left, has_early_values=fetches.has_early_values)
+      fetches.count_ops, find_left, may_gain_in_long_runs=fetches.may_gain_in_long_runs)
 
   @property
   def has_ended(self) -> bool:

@@ -24,7 +24,7 @@ from tf1ps.graph import needed_ops, ops_of
 from tf1ps.training import step as step_lib
 from tf1ps.training.counts import Counts, as_list
 from tf1ps.training.outcome import NanLossError
-from tf1ps.transfer import Unrolled, has_early_values
+from tf1ps.transfer import Unrolled, may_gain_in_long_runs
 
 _FIRST = 25  # `faster` in `stops.Stops.may_make` before a session's first run of several steps
 
@@ -76,11 +76,11 @@ class Fetches:
     """Returns the number of operations that a step needs."""
     return len(needed_ops(ops_of([self._single["op"], self._single["loss"]])))
 
-  def has_early_values(self) -> bool:
-    """Whether a run of several steps moves values and gradients at the same time."""
+  def may_gain_in_long_runs(self) -> bool:
+    """Whether runs of several steps may save a part of each step, however long a step is."""
     loss = self._single["loss"]
-    return self._reads_early and loss is not None and has_early_values(
-      [self._single["op"], loss], loss.device)
+    return loss is not None and may_gain_in_long_runs(
+      [self._single["op"], loss], loss.device, self._reads_early)
 
   def choose(self, steps: int) -> None:
     """Sets the number of steps of the next run."""

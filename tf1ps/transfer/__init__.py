@@ -27,7 +27,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "step_time": ["TimeShares", "blocks", "phases", "time_shares", "waits"],
   "step_trace": ["Ran", "Trace", "Transfer", "on_one_clock", "read_trace", "sent_messages"],
   "traffic": ["StepTraffic", "merge_trace", "report_traffic", "traffic_table"],
-  "unrolling": ["EndOfDataError", "Unrolled", "has_early_values"],
+  "unrolling": ["EndOfDataError", "Unrolled", "may_gain_in_long_runs"],
   "wire": ["check_wire_dtype", "use_wire_dtype"],
   "wire_options": [
     "DEFAULT_PACK_BYTES", "PACK_VARIABLE", "WIRE_DTYPES", "format_bytes", "pack_bytes_of_process"],

@@ -36,7 +36,7 @@ from tf1ps.transfer.traffic import report_traffic as report_traffic
 from tf1ps.transfer.traffic import traffic_table as traffic_table
 from tf1ps.transfer.unrolling import EndOfDataError as EndOfDataError
 from tf1ps.transfer.unrolling import Unrolled as Unrolled
-from tf1ps.transfer.unrolling import has_early_values as has_early_values
+from tf1ps.transfer.unrolling import may_gain_in_long_runs as may_gain_in_long_runs
 from tf1ps.transfer.wire import check_wire_dtype as check_wire_dtype
 from tf1ps.transfer.wire import use_wire_dtype as use_wire_dtype
 from tf1ps.transfer.wire_options import DEFAULT_PACK_BYTES as DEFAULT_PACK_BYTES

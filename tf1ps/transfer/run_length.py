@@ -6,8 +6,8 @@ loop that uses `RunLength`
 
 1. makes single steps until their time is known;
 2. adds copies of the step to its graph, for runs of at most 65 ms, as soon as the time that they
-   would save in the rest of the loop is twice the time that they cost; with large variables for
-   runs of at most a second, in which their values travel beside the gradients of others;
+   would save in the rest of the loop is twice the time that they cost; with large variables or
+   embeddings on ps for runs of at most a second, which save a part of each step of any length;
 3. compares the times: runs of several steps stay if they are faster; otherwise the loop returns to
    single steps.
 
@@ -20,7 +20,7 @@ import statistics
 from typing import Callable, List, Optional
 
 MOST = 16  # the highest number of steps in a run
-_RUN, _LARGE_RUN = 0.065, 1.0  # seconds; stops and hooks act between runs
+_RUN, _LONG_RUN = 0.065, 1.0  # seconds; stops and hooks act between runs
 _SKIPPED = 10  # the first runs of a session, or after a change, that do not count
 _RUNS, _SECONDS = 25, 1.0  # a measurement takes at least this many runs and seconds
 _GAIN = 0.97  # the most that a step in a longer run may take, relative to a single step
@@ -31,9 +31,9 @@ _GAIN = 0.97  # the most that a step in a longer run may take, relative to a sin
 _PER_RUN = 5e-4
 _COST, _COST_OF_OP = 0.3, 4e-4
 _MOST_COST = 4.0
-# The part of a step that runs of many steps save where values travel beside gradients: 0.15 to 0.2
-# with M on links of 1 and 10 Gbit/s. A trial costs seconds, so less is enough for one.
-_OVERLAP = 0.05
+# The part of a step that long runs save: 0.15 to 0.2 with M, 0.11 with E, on links of 1 and 10
+# Gbit/s. A trial costs seconds, so less is enough for one.
+_SAVED = 0.05
 
 
 class RunLength:
@@ -49,7 +49,7 @@ class RunLength:
   def __init__(self, count_ops: Callable[[], int],
                find_left: Callable[[], Optional[float]] = lambda: None,
                steps: Optional[int] = None,
-               has_early_values: Callable[[], bool] = lambda: False):
+               may_gain_in_long_runs: Callable[[], bool] = lambda: False):
     """Begins with single steps, unless `steps` fixes their number.
 
     Args:
@@ -57,15 +57,15 @@ class RunLength:
       find_left: returns the number of steps that are left, or None if it is not known. Then the
         loop is assumed to last as long again as it has lasted.
       steps: the number of steps; None: the number that makes the steps fast.
-      has_early_values: returns whether a run of several steps moves values and gradients at the
-        same time (`unrolling.has_early_values`).
+      may_gain_in_long_runs: returns whether runs of several steps may save a part of each step
+        (`unrolling.may_gain_in_long_runs`).
     """
     self._count_ops, self._find_left = count_ops, find_left
-    self._has_early_values = has_early_values
+    self._may_gain_in_long_runs = may_gain_in_long_runs
     self._times: List[float] = []
     self._skip, self._passed = _SKIPPED, 0.0
-    # Of a single step: its seconds, its operations, and whether it has early values.
-    self._single, self._ops, self._overlaps = 0.0, 0, False
+    # Of a single step: its seconds, its operations, and whether longer runs may save a part of it.
+    self._single, self._ops, self._may_gain = 0.0, 0, False
     self.steps, self.is_final = (1, False) if steps is None else (steps, True)
     self.finding = ""
 
@@ -100,10 +100,10 @@ class RunLength:
     left = self._find_left()
     left = self._passed if left is None else left * seconds
     if not self._ops:
-      self._ops, self._overlaps = self._count_ops(), self._has_early_values()
+      self._ops, self._may_gain = self._count_ops(), self._may_gain_in_long_runs()
     longest, per_run = _RUN, _PER_RUN
-    if self._overlaps:
-      longest, per_run = _LARGE_RUN, _PER_RUN + _OVERLAP * seconds
+    if self._may_gain:
+      longest, per_run = _LONG_RUN, _PER_RUN + _SAVED * seconds
     best, gain = 1, 0.0
     for most in (2, 4, 8, MOST):
       cost = _COST + _COST_OF_OP * (most - 1) * self._ops

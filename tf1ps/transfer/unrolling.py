@@ -75,14 +75,19 @@ class EndOfDataError(Error, tf.errors.OutOfRangeError):
     self.done = done
 
 
-def has_early_values(step: Any, worker: str) -> bool:
-  """Whether a run of several steps moves values and gradients at the same time.
+def may_gain_in_long_runs(step: Any, worker: str, reads_early: bool = True) -> bool:
+  """Whether runs of several steps may save a part of each step, however long a step is.
+
+  This holds if values of large variables travel beside the gradients of others, and if the worker
+  waits for rows that a ps looks up for the batch.
 
   Args:
     step: a structure of the step's tensors and operations; some may be None.
     worker: the worker's device.
+    reads_early: as for `Unrolled`.
   """
-  return bool(StepChain(step, worker).early)
+  chain = StepChain(step, worker, reads_early=reads_early)
+  return bool(chain.early) or chain.looks_up_batch()
 
 
 class _EarlyRead(NamedTuple):
@@ -165,6 +170,12 @@ class StepChain:
     """Returns the operations that draw a batch, and a set of these and all operations below."""
     drawing = self._gated.get(self._worker, [])
     return drawing, descendants(drawing, self._consumers)
+
+  def looks_up_batch(self) -> bool:
+    """Whether the worker uses a value that another task computes from what the worker draws."""
+    consumers = consumers_of(self.ops, lambda op: [tensor.op for tensor in op.inputs])
+    return any(not self._is_of_worker(op) and any(map(self._is_of_worker, consumers[op]))
+               for op in descendants(self._gated.get(self._worker, ()), consumers))
 
   def _copy(self, number, before, built) -> SubgraphCopy:
     """Makes a copy that waits for the copy `before`; None is the step itself."""
