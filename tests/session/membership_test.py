@@ -398,6 +398,28 @@ def test_the_heartbeat_tells_the_directory_that_the_run_lives(make, tmp_path):
   harness.wait_until(lambda: run.RunFile(str(tmp_path)).read().global_step == 5)
 
 
+def test_a_disk_that_does_not_answer_stops_no_heartbeat(make, tmp_path, caplog, set_timing):
+  set_timing(membership_lib, report_limit=0.5)
+  part = make(tmp_path, heartbeat_timeout=0.6)
+  assert not part.run.adopt(SIGNATURE)
+  initialise(part)
+  path = run.RunFile(str(tmp_path)).path
+  os.remove(path)
+  os.mkfifo(path)  # who opens it waits for a writer
+  part.start()
+  table = local_server.table(part.record)
+  try:
+    for step in (5, 6):
+      part.heartbeat.set(global_step=step)
+      harness.wait_until(lambda step=step: [step] == [
+        m.global_step for m in heartbeat.members_of(table.read(), part.record.container)])
+    assert part.report(heartbeat.MEMBER_FAILED, "a reason", limit=harness.LIMIT)
+    assert "writing the run's status file" in _warnings(caplog)[0]
+  finally:
+    os.close(os.open(path, os.O_RDWR))  # the disk is back
+  harness.wait_until(lambda: os.path.isfile(path) and run.RunFile(str(tmp_path)).read() is not None)
+
+
 def test_its_own_end_is_reported(make):
   part = make()
   assert part.report(heartbeat.MEMBER_FAILED, "a reason", limit=harness.LIMIT)

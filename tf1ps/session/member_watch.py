@@ -37,14 +37,13 @@ class MemberWatch:
     self._steps_before: Dict[str, int] = {}  # each member's global step before the last recovery
     self._left_chief: Optional[str] = None  # the process of the chief whose end was logged
     self._on_leaving: Optional[Callable[[List[str], str], None]] = None
-    self._on_done: Callable[[Dict[str, bool]], None] = lambda is_done: None
     self._leavers: set = set()  # the tokens of the leaving tasks that the callback has got
     self._lost_workers = LostWorkers(heartbeat.is_lost)
 
   def look(self, records: Dict[str, ControlRecord], run_id: str, goes_on: bool) -> None:
     """Takes the control records that the chief has read; `goes_on`: the run has not ended."""
     self._note_steps(records, run_id)
-    self._note_members(records, run_id)
+    self._note_members(records)
     self._look_for_leavers(records, run_id)
     if goes_on:
       self._lost_workers.look(self.members(run_id), run_id)
@@ -62,9 +61,19 @@ class MemberWatch:
     """
     self._on_leaving = callback
 
-  def on_done(self, callback: Callable[[Dict[str, bool]], None]) -> None:
-    """Calls the chief's callback with whether each worker is done, before a worker may leave."""
-    self._on_done = callback
+  def answer_ended(self, run_id: str,
+                   note_done: Callable[[Dict[str, bool]], None] = lambda is_done: None) -> None:
+    """Tells the workers that have ended that the chief knows it: each then leaves.
+
+    Before that, `note_done` is called with whether each worker of the run is done.
+    """
+    seen = sorted(self._seen.items())
+    if run_id:  # workers may have ended before this chief knew its run
+      note_done({name: m.state == MEMBER_DONE for name, (m, _) in seen if m.run == run_id})
+    heard = " ".join("%s=%s" % (name, m.process) for name, (m, _) in seen if m.has_ended)
+    if heard != self.heartbeat.get("heard"):
+      self.heartbeat.set(heard=heard)
+      self.heartbeat.try_beat()  # a worker leaves when it reads its process in `heard`
 
   def offer_saves(self) -> None:
     """Announces that from here on, each ps that a signal ends may ask for a checkpoint."""
@@ -104,19 +113,11 @@ class MemberWatch:
                       for name, (m, when) in sorted(self._seen.items())
                       if name not in names and m.run == run_id]
 
-  def _note_members(self, records: Dict[str, ControlRecord], run_id: str) -> None:
-    before, now = self.heartbeat.get("heard"), time.monotonic()
+  def _note_members(self, records: Dict[str, ControlRecord]) -> None:
+    now = time.monotonic()
     for member in members_of(records, self._container):
       if member.role == "worker":
         self._seen[member.name] = (member, now)
-    heard = " ".join("%s=%s" % (name, m.process) for name, (m, _) in sorted(self._seen.items())
-                     if m.has_ended)
-    if run_id:  # workers may have ended before this chief knew its run
-      self._on_done({name: m.state == MEMBER_DONE for name, (m, _) in self._seen.items()
-                     if m.run == run_id})
-    if heard != before:
-      self.heartbeat.set(heard=heard)
-      self.heartbeat.try_beat()  # a worker leaves when it reads its process in `heard`
 
   def _own_step(self) -> int:
     own = self.heartbeat.get("global_step")

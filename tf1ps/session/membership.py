@@ -2,7 +2,8 @@
 
 A `Membership` holds what this task shares with the other tasks of its job: the heartbeat, the
 watch of the other members (`MemberWatch`), the run (`CurrentRun`) with its records (`RunRecords`),
-and the directory of the run (`RunDirectory`). The session creator calls these methods:
+and the directory of the run (`RunDirectory`, `DirectoryWatch`). The session creator calls these
+methods:
 
   the chief        of `run`: `adopt` (does the live state belong to this run?),
                    `begin_initialisation`, `mark_initialised`; then `begin_training`, once its own
@@ -36,6 +37,7 @@ from tf1ps.cluster import (
 from tf1ps.compat import LOST_STATE_ERRORS, TIMING, Error
 from tf1ps.session import container_check, reset_watch, run_directory
 from tf1ps.session.current_run import CurrentRun
+from tf1ps.session.directory_watch import DirectoryWatch
 from tf1ps.session.member_watch import MemberWatch
 from tf1ps.session.run_records import RunRecords
 from tf1ps.state import (
@@ -92,7 +94,7 @@ class Membership:
       record.heartbeat_timeout if heartbeat_timeout is None else heartbeat_timeout)
     self.recovery_timeout = record.recovery_timeout or self.heartbeat_timeout
     self.is_chief = self.cluster.is_chief
-    self._is_over, self.goal, self._stop_reason = False, "", ""
+    self._is_over, self.goal = False, ""
     self._is_proven, self._has_started = record.is_proven, False
     self._records = RunRecords(record)
     self.state_tasks = self._records.state_tasks
@@ -106,14 +108,15 @@ class Membership:
     self.heartbeat = Heartbeat(
       table_for(record, self.cluster.control_task), self.cluster.task,
       "chief" if self.is_chief else "worker", record.container, self.heartbeat_timeout,
-      self._look, self._beat_directory)
+      self._look)
     self.watch = MemberWatch(record, self.heartbeat, self.state_tasks)
     self.run = CurrentRun(record, self._records, self.heartbeat, self.watch, self._directory)
     if self.is_chief:
       self.heartbeat.set(heard="")
+    self._directory_watch = None
     if self._directory is not None:
-      self.watch.on_done(lambda is_done: self._directory.note_done(
-        self.run_id, self.heartbeat.get("global_step"), is_done))
+      self._directory_watch = DirectoryWatch(
+        self._directory, self.heartbeat, self.watch, lambda: self.run_id, self._lose)
     self.resets = reset_watch.ResetWatch(
       self.heartbeat, lambda: self._records.read(self.cluster.control_task), record.container)
 
@@ -131,7 +134,12 @@ class Membership:
     if self._directory is not None:
       self._directory.open()
     if self._is_proven:
-      self.heartbeat.start()
+      self._start_beats()
+
+  def _start_beats(self):
+    self.heartbeat.start()
+    if self._directory_watch is not None:
+      self._directory_watch.start()
 
   def _compare_from_outside(self, task) -> None:
     if record_of_task(task) is not None or task.job != "ps" or not probe_task(task).is_up:
@@ -165,7 +173,7 @@ class Membership:
     """Starts the heartbeat after the path check, if it has not started."""
     if not self._is_proven:
       self._is_proven = True
-      self.heartbeat.start()
+      self._start_beats()
 
   def check_not_held(self) -> None:
     """Raises TaskHeldError if another process sends this task's heartbeats.
@@ -197,6 +205,8 @@ class Membership:
       with awaited_at_exit():
         self.heartbeat.stop()
         self._records.close()
+        if self._directory_watch is not None:
+          self._directory_watch.stop()
         for callback in self._at_stop:
           callback()
 
@@ -427,7 +437,12 @@ class Membership:
     A chief that has failed first writes the failure into the run's status file.
     """
     if state == MEMBER_FAILED and self._directory is not None:
-      self._directory.write_failure(self.run_id, self.heartbeat.get("global_step"), reason)
+      try:
+        call_within(TIMING.report_limit, "writing the run's status file",
+                    self._directory.write_failure, self.run_id,
+                    self.heartbeat.get("global_step"), reason)
+      except LimitExceeded as error:  # the disk does not answer
+        _log.warning("%s", error)
     if not self._is_proven:
       return False  # the report would be about another process
     if state == MEMBER_DONE:
@@ -457,6 +472,10 @@ class Membership:
     if self.is_chief:
       goes_on = bool(self.run_id) and current is not None and not current.ended
       self.watch.look(records, self.run_id, goes_on)
+      if self._directory_watch is None:
+        self.watch.answer_ended(self.run_id)
+      else:
+        self._directory_watch.note_beat()
       return
     run = find_run(records, self.record.container)
     if callback is not None and None not in (run, current) and run.id != current.id:
@@ -488,21 +507,10 @@ class Membership:
   def stop_reason(self) -> str:
     """Why the evaluator asks all workers to end, or ""; the others read the chief's heartbeat."""
     if self.is_chief:
-      return self._stop_reason
+      return "" if self._directory_watch is None else self._directory_watch.stop_reason
     chief = self.watch.chief()
     return chief.stop if chief is not None and chief.run == self.run_id else ""
 
-  def _beat_directory(self) -> None:
-    if self._directory is None:
-      return
-    try:
-      self._directory.beat(self.run_id, self.heartbeat.get("global_step"))
-    except run_directory.DirectoryInUseError as error:
-      if self._at_loss is not None:
-        self._at_loss(error)
-    reason = "" if self._stop_reason else self._directory.stop_request(self.run_id)
-    if reason:
-      _log.info("the evaluator asks for the end of the run: %s", reason)
-      self.heartbeat.set(stop=reason)
-      self.heartbeat.try_beat()  # before the chief itself ends, so that the others know the reason
-      self._stop_reason = reason
+  def _lose(self, error: BaseException) -> None:
+    if self._at_loss is not None:
+      self._at_loss(error)

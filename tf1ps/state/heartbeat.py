@@ -187,7 +187,7 @@ class Heartbeat:
   previous: Optional[Member] = None
 
   def __init__(self, table: control.ControlTable, task, role: str, container: Optional[str],
-               heartbeat_timeout: float, on_records=None, each_round=None):
+               heartbeat_timeout: float, on_records=None):
     """Prepares the heartbeat; `start` begins it.
 
     Args:
@@ -197,7 +197,6 @@ class Heartbeat:
       container: the job's container; None for a ps without a container, which sees all members.
       heartbeat_timeout: seconds of silence after which a member is lost.
       on_records: called with all control records after each beat, in the thread of the beat.
-      each_round: called in that thread after each try of a beat, also after a failed try.
     """
     self._table, self._container = table, container
     self._name = "%s%s:%d" % (_prefix(container), task.job, task.index)
@@ -206,7 +205,7 @@ class Heartbeat:
     # silence and up to one more beat. So a silence longer than `_gap` restarts the steady time.
     self._every = min(TIMING.heartbeat_interval, heartbeat_timeout / 5.0)
     self._gap = 3.5 * self._every
-    self._on_records, self._each_round = on_records, each_round
+    self._on_records = on_records
     self._lock = threading.Lock()
     self._fields = dict(
       job=task.job, index=task.index, role=role, host=socket.gethostname(), pid=os.getpid(), run="",
@@ -381,7 +380,5 @@ class Heartbeat:
         self.beat()
       except control.ControlError:
         pass  # `silence` grows for the callers that watch it; the next beat tries again
-      if self._each_round is not None:
-        self._each_round()
       if self._stopped.wait(self._every):
         return

@@ -58,10 +58,15 @@ class Fetches:
       self.grow(most)
 
   def grow(self, most: int) -> None:
-    """Builds the copies of the step for runs of `most` steps.
+    """Builds the copies of the step for runs of `most` steps, unless they are there.
 
     Raises ValueError if the step cannot be copied; then each run makes one step.
     """
+    if self._unrolled is None or self._unrolled.steps != most:
+      self._build(most)
+    self.most = most
+
+  def _build(self, most):
     step = self._single
     self._unrolled = built = Unrolled(
       step["op"], most, step["loss"], step["size"], step["taken"],
@@ -70,7 +75,6 @@ class Fetches:
       op=built.train_ops, loss=built.losses, size=built.batch_sizes, taken=built.taken,
       counted=[each["counted"] for each in built.fetches],
       more=[each["more"] for each in built.fetches])
-    self.most = most
 
   def count_ops(self) -> int:
     """Returns the number of operations that a step needs."""

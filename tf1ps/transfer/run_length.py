@@ -9,7 +9,8 @@ loop that uses `RunLength`
    would save in the rest of the loop is twice the time that they cost; with large variables or
    embeddings on ps for runs of at most a second, which save a part of each step of any length;
 3. compares the times: runs of several steps stay if they are faster; otherwise the loop returns to
-   single steps.
+   single steps. A clear gain needs one comparison. Another result is the median of three, because
+   the machine may have other work during one of them.
 
 `RunLength` does not delay the first step. A loop of a few seconds gets no copies.
 """
@@ -17,13 +18,15 @@ loop that uses `RunLength`
 from __future__ import annotations
 
 import statistics
-from typing import Callable, List, Optional
+from typing import Callable, List, Optional, Tuple
 
 MOST = 16  # the highest number of steps in a run
 _RUN, _LONG_RUN = 0.065, 1.0  # seconds; stops and hooks act between runs
-_SKIPPED = 10  # the first runs of a session, or after a change, that do not count
-_RUNS, _SECONDS = 25, 1.0  # a measurement takes at least this many runs and seconds
-_GAIN = 0.97  # the most that a step in a longer run may take, relative to a single step
+_SKIPPED, _SKIPPED_RUNS = 10, 2  # the steps, and at least the runs, after a change: do not count
+_STEPS, _RUNS, _SECONDS = 25, 7, 1.0  # what a measurement takes at least
+# The most that a step in a longer run may take, relative to a single step: in the median of so many
+# comparisons, or in the first.
+_GAIN, _COMPARISONS, _CLEAR_GAIN = 0.97, 3, 0.8
 # Seconds, measured with S, L, E and V50 of benchmarks/ on both TensorFlows with two cores: the time
 # of a run in addition to its steps, and the cost of copies, in all and for each operation. A third
 # of this cost is the import. The rest is the work of the servers before the first run of several
@@ -40,8 +43,8 @@ class RunLength:
   """The number of steps of a loop's runs.
 
   Attributes:
-    steps: the number of steps that a run should make from now on. When the number grows, the loop
-      adds the copies, or calls `refuse`.
+    steps: the number of steps that a run should make from now on: 1, or always the same larger
+      number. When the number grows, the loop adds the copies, or calls `refuse`.
     is_final: whether the number will no longer change.
     finding: a sentence about the times of single steps and of longer runs; "" until it is known.
   """
@@ -63,15 +66,18 @@ class RunLength:
     self._count_ops, self._find_left = count_ops, find_left
     self._may_gain_in_long_runs = may_gain_in_long_runs
     self._times: List[float] = []
-    self._skip, self._passed = _SKIPPED, 0.0
+    self._passed = 0.0
+    self._tried = 1  # the number of steps that is compared with 1
+    self._compared: List[Tuple[float, float, float]] = []  # the ratio, of which seconds of a step
     # Of a single step: its seconds, its operations, and whether longer runs may save a part of it.
     self._single, self._ops, self._may_gain = 0.0, 0, False
     self.steps, self.is_final = (1, False) if steps is None else (steps, True)
     self.finding = ""
+    self.restart()
 
   def restart(self) -> None:
     """Restarts the current measurement, because a new session has begun."""
-    self._times, self._skip = [], _SKIPPED
+    self._times, self._skip = [], max(_SKIPPED // self.steps, _SKIPPED_RUNS)
 
   def refuse(self) -> None:
     """Notes that the step cannot be copied: all runs make one step."""
@@ -86,13 +92,15 @@ class RunLength:
       self._skip -= 1
       return
     self._times.append(seconds)
-    if len(self._times) >= _RUNS and sum(self._times) >= _SECONDS:
-      median = statistics.median(self._times)
-      if self.steps > 1:
-        self._compare(median / self.steps)
+    if len(self._times) >= max(_STEPS // steps, _RUNS) and sum(self._times) >= _SECONDS:
+      median = statistics.median(self._times) / steps
+      if steps > 1:
+        self._compare(median)
       else:
         self._single = median
-        self.steps = self._choose(median)  # if no end is known, 1 may become more later
+        if self._tried == 1:
+          self._tried = self._choose(median)  # if no end is known, 1 may become more later
+        self.steps = self._tried
       self.restart()
 
   def _choose(self, seconds) -> int:
@@ -113,10 +121,12 @@ class RunLength:
     return best
 
   def _compare(self, seconds):
-    self.is_final = True
-    tried = self.steps
-    if seconds > _GAIN * self._single:
+    self._compared.append((seconds / self._single, seconds, self._single))
+    ratio, several, single = sorted(self._compared)[len(self._compared) // 2]
+    self.is_final = len(self._compared) == _COMPARISONS or ratio <= _CLEAR_GAIN
+    if not self.is_final or ratio > _GAIN:
       self.steps = 1
-    self.finding = (
-      "%d step%s per run from here on: %.2f ms per step in runs of %d steps, %.2f ms in runs of 1"
-      % (self.steps, "s"[:self.steps > 1], 1e3 * seconds, tried, 1e3 * self._single))
+    if self.is_final:
+      self.finding = (
+        "%d step%s per run from here on: %.2f ms per step in runs of %d steps, %.2f ms in runs of 1"
+        % (self.steps, "s"[:self.steps > 1], 1e3 * several, self._tried, 1e3 * single))
