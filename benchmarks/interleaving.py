@@ -24,7 +24,7 @@ from typing import Callable, Dict, List, NamedTuple, Sequence
 from benchmarks import global_steps, jobs, systems
 
 FIRST_STEPS = 16  # the steps of a system before it counts as started
-FIRST_SECONDS = 10.0  # seconds of single and of several steps, 3 each, and 4 at most for the copies
+FIRST_SECONDS = 12.0  # seconds of single and of several steps, 3 each, and 4 at most for the copies
 LONGEST_STAND = 15.0  # seconds that a system is stopped before it makes a step between the turns
 LONGEST_TURN = 30.0  # seconds; with the longest stop, less than the one minute of a ping
 _ROOM = 2000  # MB of memory that must be free to start another system

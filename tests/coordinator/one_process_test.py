@@ -400,8 +400,8 @@ def test_several_steps_in_a_run_follow_each_other():
 def test_a_coordinator_finds_the_steps_of_a_run_by_itself(monkeypatch, caplog):
   """The values are those of single steps."""
   for name, value in (("_SKIPPED", 1), ("_RUNS", 3), ("_STEPS", 3), ("_SECONDS", 0.0),
-                      ("_CLEAR_GAIN", 1e9), ("_RUN", 1e9), ("_PER_RUN", 1e9),
-                      ("_MOST_COST", 1e9)):
+                      ("_GAIN", 1e9), ("_CLEAR_GAIN", 1e9), ("_RUN", 1e9),
+                      ("_PER_RUN", 1e9), ("_MOST_COST", 1e9)):
     monkeypatch.setattr(run_length, name, value)
   with caplog.at_level("DEBUG", "tf1ps"):
     results, error, completed = total_of(

@@ -160,8 +160,8 @@ def train_in_long_runs(cluster, job, index, model_dir, last_step, batches, wraps
   import tf1ps.v1 as tf
   from tf1ps.transfer import run_length
   for name, value in (("_SKIPPED", 1), ("_RUNS", 3), ("_STEPS", 3), ("_SECONDS", 0.0),
-                      ("_CLEAR_GAIN", 1e9), ("_RUN", 1e9), ("_PER_RUN", 1e9),
-                      ("_MOST_COST", 1e9)):
+                      ("_GAIN", 1e9), ("_CLEAR_GAIN", 1e9), ("_RUN", 1e9),
+                      ("_PER_RUN", 1e9), ("_MOST_COST", 1e9)):
     setattr(run_length, name, value)
   tf.logging.set_verbosity(tf.logging.INFO)
   logging.basicConfig(level=logging.INFO)

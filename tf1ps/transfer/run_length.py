@@ -22,8 +22,8 @@ from typing import Callable, List, Optional, Tuple
 
 MOST = 16  # the highest number of steps in a run
 _RUN, _LONG_RUN = 0.065, 1.0  # seconds; stops and hooks act between runs
-_SKIPPED, _SKIPPED_RUNS = 10, 2  # the steps, and at least the runs, after a change: do not count
-_STEPS, _RUNS, _SECONDS = 25, 7, 1.0  # what a measurement takes at least
+_SKIPPED = 10  # the first runs of a session that do not count; after a change it is only the first
+_STEPS, _RUNS, _SECONDS = 15, 3, 1.0  # the least steps, runs and seconds of a measurement
 # The most that a step in a longer run may take, relative to a single step: in the median of so many
 # comparisons, or in the first.
 _GAIN, _COMPARISONS, _CLEAR_GAIN = 0.97, 3, 0.8
@@ -77,7 +77,7 @@ class RunLength:
 
   def restart(self) -> None:
     """Restarts the current measurement, because a new session has begun."""
-    self._times, self._skip = [], max(_SKIPPED // self.steps, _SKIPPED_RUNS)
+    self._times, self._skip = [], _SKIPPED
 
   def refuse(self) -> None:
     """Notes that the step cannot be copied: all runs make one step."""
@@ -101,7 +101,7 @@ class RunLength:
         if self._tried == 1:
           self._tried = self._choose(median)  # if no end is known, 1 may become more later
         self.steps = self._tried
-      self.restart()
+      self._times, self._skip = [], 1
 
   def _choose(self, seconds) -> int:
     """Returns the best number of steps of a run, if a single step takes `seconds`."""
