@@ -203,10 +203,10 @@ class Membership:
     """Stops the heartbeat and closes the sessions, but does not wait for a silent task."""
     def stop():
       with awaited_at_exit():
-        self.heartbeat.stop()
-        self._records.close()
         if self._directory_watch is not None:
           self._directory_watch.stop()
+        self.heartbeat.stop()
+        self._records.close()
         for callback in self._at_stop:
           callback()
 

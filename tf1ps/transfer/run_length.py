@@ -34,8 +34,8 @@ _GAIN, _COMPARISONS, _CLEAR_GAIN = 0.97, 3, 0.8
 _PER_RUN = 5e-4
 _COST, _COST_OF_OP = 0.3, 4e-4
 _MOST_COST = 4.0
-# The part of a step that long runs save: 0.15 to 0.2 with M, 0.11 with E, on links of 1 and 10
-# Gbit/s. A trial costs seconds, so less is enough for one.
+# The part of a step that long runs save: 0.15 to 0.2 with M on links of 1 and 10 Gbit/s, 0.05 and
+# 0.2 with E. A trial costs seconds, so less is enough for one.
 _SAVED = 0.05
 
 
